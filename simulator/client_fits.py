@@ -9,14 +9,12 @@ a tenant a client. Source: SIM-1.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from simulator.trace_files import csv_rows, limited_lines, open_text
-from simulator.trace_shapes import Row
+from simulator.trace_files import table_rows
 from simulator.traces import Ints, Trace, plain_trace
 from simulator.workload import Floats, draw_lengths, uniforms
 
@@ -59,7 +57,7 @@ class ClientFits:
 def read_client_fits(windows: Path, lengths: Path) -> ClientFits:
     """The fits of two CSV files (optionally gzipped); `TraceError` with line and column if bad."""
     gaps = []
-    for row in _rows(windows):
+    for row in table_rows(windows):
         pattern = row.text("pattern")
         if pattern not in ("Gamma", "Weibull"):
             raise row.refuse("pattern", f"{pattern[:40]!r} is neither Gamma nor Weibull")
@@ -73,7 +71,7 @@ def read_client_fits(windows: Path, lengths: Path) -> ClientFits:
             )
         )
     fits = []
-    for row in _rows(lengths):
+    for row in table_rows(lengths):
         values = [row.number(column, 0) for column in _COLUMNS]
         for column, low, high in zip(_COLUMNS[1:], values, values[1:], strict=False):
             if high < low:
@@ -219,9 +217,3 @@ def unit_gamma(shape: float, seed: int, stream: int, n: int) -> Floats:
         found += len(draws)
         part += 1
     return np.concatenate(kept)[:n]
-
-
-def _rows(path: Path) -> Iterator[Row]:
-    """The rows of a CSV file, refused at the first that isn't one."""
-    with open_text(path) as text:
-        yield from csv_rows(path.name, limited_lines(path.name, text))

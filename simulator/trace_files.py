@@ -103,6 +103,12 @@ def limited_lines(source: str, lines: io.TextIOBase) -> Iterator[str]:
         yield line
 
 
+def table_rows(path: Path) -> Iterator[Row]:
+    """The rows of any CSV file, as `csv_rows`, read through gzip if its name ends in .gz."""
+    with open_text(path) as text:
+        yield from csv_rows(path.name, limited_lines(path.name, text))
+
+
 def csv_rows(source: str, lines: Iterator[str]) -> Iterator[Row]:
     """The rows below the header; a row with more or fewer fields than it is a `TraceError`."""
     reader = csv.reader(lines, strict=True)

@@ -1,0 +1,180 @@
+"""Model and accelerator pairs that the simulator ships with: coefficients, KV pool, sources.
+
+`profile(key)` returns a `Profile`, `PROFILES` all of them in the order of the tables. The
+coefficients live in profile_data.py and are the exact output of profile_recipes.py over the
+named public measurements; a test refits them. A profile that wasn't calibrated on receipts of a
+deployment supports rankings only, and says so in `label`. Source: SIM-1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from simulator.fitting import KindError
+from simulator.profile_data import FITS
+from simulator.scheduler import ReplicaConfig
+from simulator.timing import TimeModel
+
+Basis = Literal["kernel tables", "static batches", "receipts", "roofline"]
+
+RANKINGS_ONLY = "uncalibrated: rankings only"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A replica of one model on one accelerator group.
+
+    `basis` says what the coefficients were fitted to, `fit` the error on that by kind of
+    iteration, `kv_note` whether the KV pool was read from an engine or derived from sizes.
+    """
+
+    key: str
+    model: str
+    accelerator: str
+    time: TimeModel
+    replica: ReplicaConfig
+    basis: Basis
+    source: str
+    licence: str
+    kv_note: str
+    fit: tuple[KindError, ...] = ()
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether forecasts in absolute numbers are meant: only after a fit to receipts."""
+        return self.time.calibrated
+
+    @property
+    def label(self) -> str:
+        """The profile's name as every table and picture shows it."""
+        note = "calibrated on receipts" if self.calibrated else RANKINGS_ONLY
+        return f"{self.model} on {self.accelerator} ({note})"
+
+
+def derived_kv_blocks(
+    *,
+    memory_bytes: int,
+    accelerators: int,
+    weight_bytes: int,
+    kv_bytes_per_token: int,
+    block_tokens: int = 16,
+    memory_share: float = 0.9,
+    working_bytes: int = 1_240_000_000,
+) -> int:
+    """KV blocks that fit beside weights and working memory, rounded down.
+
+    An engine takes `memory_share` of each accelerator; `working_bytes` each is what vLLM 0.19
+    left for activations in the one run whose block count is known (RTX 4090, 2,588 blocks).
+    """
+    budget = accelerators * (round(memory_bytes * memory_share) - working_bytes) - weight_bytes
+    return max(0, budget // (kv_bytes_per_token * block_tokens))
+
+
+_LLMSERVINGSIM = "casys-kaist/LLMServingSim @5daddb21, profiler/perf, vLLM 0.19 kernels"
+_SPLITWISE = "Mutinifni/splitwise-sim @8f99e7dc, data/perf_model.csv; Patel et al., ISCA 2024"
+_RTX_PRO_6000_BYTES = 102_641_958_912
+_DGX_80GB_BYTES = 85_899_345_920
+_FIT = {fit.model.name: fit for fit in FITS}
+
+
+def _shipped(
+    key: str, model: str, accelerator: str, basis: Basis, source: str, blocks: int, kv_note: str
+) -> Profile:
+    return Profile(
+        key=key,
+        model=model,
+        accelerator=accelerator,
+        time=_FIT[key].model,
+        replica=ReplicaConfig(kv_blocks=blocks),
+        basis=basis,
+        source=source,
+        licence="MIT",
+        kv_note=kv_note,
+        fit=_FIT[key].errors,
+    )
+
+
+PROFILES: tuple[Profile, ...] = (
+    _shipped(
+        "llama-3.1-8b-rtx4090",
+        "Llama 3.1 8B",
+        "RTX 4090",
+        "kernel tables",
+        _LLMSERVINGSIM,
+        2_588,
+        "read from the engine",
+    ),
+    _shipped(
+        "llama-3.1-8b-rtxpro6000",
+        "Llama 3.1 8B",
+        "RTX PRO 6000",
+        "kernel tables",
+        _LLMSERVINGSIM,
+        derived_kv_blocks(
+            memory_bytes=_RTX_PRO_6000_BYTES,
+            accelerators=1,
+            weight_bytes=2 * 8_030_261_248,
+            kv_bytes_per_token=131_072,
+        ),
+        "derived from sizes",
+    ),
+    _shipped(
+        "qwen3-32b-rtxpro6000x2",
+        "Qwen3 32B",
+        "2 x RTX PRO 6000",
+        "kernel tables",
+        # Their tables leave the all-reduce between the two cards out.
+        _LLMSERVINGSIM + "; without all-reduce",
+        derived_kv_blocks(
+            memory_bytes=_RTX_PRO_6000_BYTES,
+            accelerators=2,
+            weight_bytes=2 * 32_762_123_264,
+            kv_bytes_per_token=262_144,
+        ),
+        "derived from sizes",
+    ),
+    _shipped(
+        "llama-2-70b-a100x4",
+        "Llama 2 70B",
+        "4 x A100 80GB",
+        "static batches",
+        _SPLITWISE,
+        derived_kv_blocks(
+            memory_bytes=_DGX_80GB_BYTES,
+            accelerators=4,
+            weight_bytes=2 * 68_976_648_192,
+            kv_bytes_per_token=327_680,
+        ),
+        "derived from sizes",
+    ),
+    _shipped(
+        "llama-2-70b-h100x4",
+        "Llama 2 70B",
+        "4 x H100 80GB",
+        "static batches",
+        _SPLITWISE,
+        derived_kv_blocks(
+            memory_bytes=_DGX_80GB_BYTES,
+            accelerators=4,
+            weight_bytes=2 * 68_976_648_192,
+            kv_bytes_per_token=327_680,
+        ),
+        "derived from sizes",
+    ),
+)
+
+DEFAULT_PROFILE = "llama-3.1-8b-rtxpro6000"
+
+
+class UnknownProfile(ValueError):
+    """No shipped profile has that key; the message lists those that exist."""
+
+
+def profile(key: str) -> Profile:
+    """The shipped profile of that key; raises `UnknownProfile`."""
+    for candidate in PROFILES:
+        if candidate.key == key:
+            return candidate
+    known = ", ".join(candidate.key for candidate in PROFILES)
+    raise UnknownProfile(f"no profile {key!r}; there are {known}")
