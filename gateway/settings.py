@@ -1,0 +1,144 @@
+"""Django settings, and the only place that reads the environment.
+
+Each WEIGHBRIDGE_* variable is listed in docs/operate.md. A value that can't be used stops the
+start with a sentence that says what to do.
+"""
+
+import os
+import secrets
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+def _flag(name: str, default: bool) -> bool:
+    value = os.environ.get(name, "1" if default else "0").strip().lower()
+    if value not in {"0", "1", "true", "false", "yes", "no"}:
+        raise ImproperlyConfigured(f"{name} is {value!r}; set it to 1 or 0.")
+    return value in {"1", "true", "yes"}
+
+
+def _positive_number(name: str, default: float) -> float:
+    raw = os.environ.get(name, str(default))
+    try:
+        value = float(raw)
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        raise ImproperlyConfigured(f"{name} is {raw!r}; set it to a number above 0.")
+    return value
+
+
+def _local_secret(path: Path) -> str:
+    """The instance's own secret, made on first use and readable by its owner alone."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as secret_file:
+            secret_file.write(secrets.token_urlsafe(48))
+    return path.read_text().strip()
+
+
+VAR_DIR = Path(os.environ.get("WEIGHBRIDGE_VAR", BASE_DIR / "var"))
+WEIGHBRIDGE_DB = Path(os.environ.get("WEIGHBRIDGE_DB", VAR_DIR / "ledger.sqlite3"))
+WEIGHBRIDGE_CONSOLE_DB = Path(
+    os.environ.get("WEIGHBRIDGE_CONSOLE_DB", WEIGHBRIDGE_DB.with_name("console.sqlite3"))
+)
+TIME_SCALE = _positive_number("WEIGHBRIDGE_TIME_SCALE", 1.0)
+BODY_LIMIT_BYTES = int(_positive_number("WEIGHBRIDGE_BODY_LIMIT_BYTES", 1_048_576))
+
+DEBUG = _flag("WEIGHBRIDGE_DEBUG", False)
+SECRET_KEY = os.environ.get("WEIGHBRIDGE_SECRET_KEY") or _local_secret(VAR_DIR / "secret_key")
+ALLOWED_HOSTS = os.environ.get("WEIGHBRIDGE_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
+
+ROOT_URLCONF = "gateway.urls"
+ASGI_APPLICATION = "gateway.asgi.application"
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "ledger",
+    "gateway",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "gateway.pages.middleware.ContentSecurityPolicy",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": False,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+            "builtins": ["gateway.pages.templatetags.weighbridge"],
+        },
+    }
+]
+
+# Logins and sessions live beside the ledger, never in it: the ledger file has one writer.
+_SQLITE = {
+    "ENGINE": "django.db.backends.sqlite3",
+    "OPTIONS": {
+        "transaction_mode": "IMMEDIATE",
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+    },
+}
+DATABASES = {
+    "default": {**_SQLITE, "NAME": WEIGHBRIDGE_CONSOLE_DB},
+    "ledger": {"ENGINE": "django.db.backends.sqlite3", "NAME": WEIGHBRIDGE_DB},
+}
+DATABASE_ROUTERS = ["ledger.routing.LedgerRouter"]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "receipts"
+LOGOUT_REDIRECT_URL = "login"
+SESSION_COOKIE_AGE = 12 * 3600
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+if _flag("WEIGHBRIDGE_HTTPS", False):
+    SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+    SECURE_SSL_REDIRECT = True
+    SECURE_HSTS_SECONDS = 31_536_000
+    SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = True
+
+LANGUAGE_CODE = "en"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "gateway" / "static"]
+WHITENOISE_USE_FINDERS = True
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    "root": {"handlers": ["console"], "level": "INFO"},
+}

@@ -1,0 +1,92 @@
+"""What the API hands to the journey, and what the journey hands back."""
+
+from dataclasses import dataclass, field
+
+from gateway.policy.values import Priority, UserPath
+from ledger.records import Receipt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One chat message. Its text lives in memory only, for as long as the request does (SEC-1)."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks: the tenant, by which key, with which scopes."""
+
+    tenant_id: str
+    key_id: str
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A parsed, authenticated request before it is weighed. None: filled from the defaults."""
+
+    caller: Caller
+    logical_model: str
+    messages: tuple[Message, ...]
+    stream: bool = False
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+    max_total_tokens: int | None = None
+    deadline_ms: int | None = None
+    max_cost_pico: int | None = None
+    priority: Priority = "interactive"
+    user_path: UserPath = "interactive"
+    task_type: str = "chat"
+    required_capabilities: tuple[str, ...] = ()
+    allowed_regions: tuple[str, ...] = ()
+    quality_floor_milli: int = 0
+    side_effects: bool = False
+    session_id: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
+    tools_json: str | None = None  # counted by the tokenizer, never recorded
+    schema: dict[str, object] | None = field(default=None, repr=False)
+    ignore_eos: bool = False
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filed:
+    """A receipt that is durable: the record, with its place and hashes in the chain."""
+
+    receipt: Receipt
+    seq: int
+    prev_hash: bytes
+    entry_hash: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A rejection (ADM-3), filed. Its HTTP status, code, limits and advice are in `decision`."""
+
+    request_id: str
+    reason_code: str
+    http_status: int
+    retryable: bool
+    retry_after_ms: int | None
+    limits: tuple[tuple[str, int, int], ...]  # name, limit, observed
+    conditional_on: tuple[str, ...]
+    caller_action: str
+    filed: Filed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """A piece of the answer as it arrives: `tokens` tokens' worth of text."""
+
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The end of a journey: how the answer finished, and its durable receipt."""
+
+    finish_reason: str | None  # stop | length | None where it did not finish
+    filed: Filed
