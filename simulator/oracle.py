@@ -61,7 +61,7 @@ class Oracle:
         self.pending = sorted(requests, key=lambda r: (r.job.arrival_ps, r.order))
         self.cancels = sorted(
             (r for r in requests if r.job.cancel_ps is not None),
-            key=lambda r: (r.job.cancel_ps, r.order),
+            key=lambda r: (self.cancel_ps(r), r.order),
         )
         self.waiting: list[OracleRequest] = []
         self.running: list[OracleRequest] = []
@@ -87,16 +87,16 @@ class Oracle:
     def apply_events(self, now: int) -> None:
         while self.pending and self.pending[0].job.arrival_ps <= now:
             request = self.pending.pop(0)
-            if self.config.can_serve(request.job.input_tokens, request.job.output_tokens):
+            total = request.job.input_tokens + request.job.output_tokens
+            if total <= self.config.max_servable_tokens:
                 self.waiting.append(request)
             else:
                 self.end(request, "refused", request.job.arrival_ps)
         if self.config.priority_scheduling:
             self.waiting.sort(key=lambda r: r.urgency)
         for request in list(self.cancels):
-            assert request.job.cancel_ps is not None
-            if request.job.cancel_ps > now or request in self.pending:
-                continue
+            if self.cancel_ps(request) > now:
+                break
             self.cancels.remove(request)
             if request in self.waiting:
                 self.waiting.remove(request)
@@ -106,12 +106,19 @@ class Oracle:
                 self.release(request)
                 self.end(request, "cancelled", now)
 
+    @staticmethod
+    def cancel_ps(request: OracleRequest) -> int:
+        return max(request.job.cancel_ps or 0, request.job.arrival_ps)
+
     def iterate(self, start: int) -> int:
         scheduled: dict[OracleRequest, int] = {}
         budget, preempted = self.schedule_running(scheduled)
         if not preempted:
             self.schedule_waiting(scheduled, budget, start)
-        assert scheduled and sum(scheduled.values()) <= self.config.max_num_batched_tokens
+        if not scheduled:  # the first of the running gave way to itself: start over
+            assert preempted
+            return start
+        assert sum(scheduled.values()) <= self.config.max_num_batched_tokens
         assert len(self.running) <= self.config.max_num_seqs
         decodes = [r for r in scheduled if r.num_tokens - r.computed == 1]
         prefills = [r for r in scheduled if r not in decodes]

@@ -23,10 +23,10 @@ SCHEDULING, as current engines do it, with flags where versions differ:
    hash is the published one. Blocks beyond the hashes that came with a job are known to that
    job alone: they can be hit after its preemption, and those not hit then are forgotten.
 8. A token is emitted at the end of the iteration in which computed reaches num_tokens.
-   Arrivals and cancels apply between iterations, arrivals first.
+   Arrivals and cancels apply between iterations, arrivals first; a cancel of what has not
+   arrived yet waits for its arrival.
 """
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -80,24 +80,23 @@ class ReplicaConfig:
         """The most prefill tokens that one request may get in one iteration."""
         return self.long_prefill_token_threshold or MAX_JOB_TOKENS
 
-    def can_serve(self, input_tokens: int, output_tokens: int) -> bool:
-        """Return whether the request can finish on an otherwise empty replica.
+    @property
+    def max_servable_tokens(self) -> int:
+        """The most prompt + output tokens that can finish on an otherwise empty replica.
 
-        One that can't is refused on arrival: admitted, it would preempt itself for ever.
+        A longer job is refused on arrival: admitted, it would preempt itself for ever. The last
+        token takes no slot.
         """
-        peak_blocks = -(-(input_tokens + output_tokens - 1) // self.block_tokens)
-        return (
-            input_tokens + output_tokens <= self.max_model_len
-            and peak_blocks + self.watermark_blocks <= self.usable_blocks
-        )
+        available = (self.usable_blocks - self.watermark_blocks) * self.block_tokens
+        return min(self.max_model_len, available + 1 if available > 0 else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One request for a replica: exact lengths, a smaller priority is more urgent.
 
-    `block_hashes` identify the leading full blocks, chained (equal hashes mean equal prefixes
-    up to that block's end); they may reach into the output. `cancel_ps` asks for a cancel at
+    `block_hashes` (not negative) identify the leading full blocks, chained (equal hashes mean
+    equal prefixes up to that block's end); they may reach into the output. `cancel_ps` asks for a cancel at
     the first iteration boundary at or after it.
     """
 
@@ -106,7 +105,7 @@ class Job:
     input_tokens: int
     output_tokens: int
     priority: int = 0
-    block_hashes: tuple[Hashable, ...] = ()
+    block_hashes: tuple[int, ...] = ()
     cancel_ps: int | None = None
 
     def __post_init__(self) -> None:
@@ -116,6 +115,8 @@ class Job:
             raise ValueError(f"a job has at most {MAX_JOB_TOKENS} tokens")
         if self.arrival_ps < 0:
             raise ValueError("arrival_ps may not be negative")
+        if self.block_hashes and min(self.block_hashes) < 0:
+            raise ValueError("block hashes may not be negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,232 @@
+"""Whole traces at full speed: arrays of jobs in, arrays of times out (SIM-1)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from simulator.iterations import (
+    Int64Array,
+    IterationLog,
+    inter_token_counts,
+    token_times_ps,
+)
+from simulator.scheduler import MAX_JOB_TOKENS, Job, ReplicaConfig
+from simulator.state import ENDED, LOG_WIDTH, NEVER, REFUSED, ReplicaState
+from simulator.stepping import stepping
+from simulator.timing import MAX_PS, TimeModel
+
+PROGRESS_SLICES = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobArrays:
+    """A workload as columns of equal length, in submission order; ties in time keep that order.
+
+    `cancel_ps` is NEVER (-1) where nobody cancels. `block_hashes` has one tuple a job, see
+    scheduler.Job. Raises ValueError on unequal lengths and on values that a Job refuses.
+    """
+
+    arrival_ps: Int64Array
+    input_tokens: Int64Array
+    output_tokens: Int64Array
+    priority: Int64Array
+    cancel_ps: Int64Array
+    block_hashes: Sequence[tuple[int, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        columns = (self.input_tokens, self.output_tokens, self.priority, self.cancel_ps)
+        count = len(self.arrival_ps)
+        if any(len(column) != count for column in columns):
+            raise ValueError("the columns of a workload must be equally long")
+        if self.block_hashes is not None and len(self.block_hashes) != count:
+            raise ValueError("a workload needs one tuple of block hashes a job")
+        if not count:
+            return
+        if int(self.arrival_ps.min()) < 0:
+            raise ValueError("arrival_ps may not be negative")
+        if min(int(self.input_tokens.min()), int(self.output_tokens.min())) < 1:
+            raise ValueError("a job has at least one input and one output token")
+        if int((self.input_tokens + self.output_tokens).max()) > MAX_JOB_TOKENS:
+            raise ValueError(f"a job has at most {MAX_JOB_TOKENS} tokens")
+
+    def __len__(self) -> int:
+        return len(self.arrival_ps)
+
+
+def job_arrays(
+    arrival_ps: ArrayLike,
+    input_tokens: ArrayLike,
+    output_tokens: ArrayLike,
+    *,
+    priority: ArrayLike | None = None,
+    cancel_ps: ArrayLike | None = None,
+    block_hashes: Sequence[tuple[int, ...]] | None = None,
+) -> JobArrays:
+    """Return a workload from anything array-like; what is left out is priority 0, no cancel."""
+    arrivals = np.asarray(arrival_ps, np.int64)
+    return JobArrays(
+        arrival_ps=arrivals,
+        input_tokens=np.asarray(input_tokens, np.int64),
+        output_tokens=np.asarray(output_tokens, np.int64),
+        priority=np.zeros(len(arrivals), np.int64)
+        if priority is None
+        else np.asarray(priority, np.int64),
+        cancel_ps=np.full(len(arrivals), NEVER, np.int64)
+        if cancel_ps is None
+        else np.asarray(cancel_ps, np.int64),
+        block_hashes=block_hashes,
+    )
+
+
+def jobs_to_arrays(jobs: Iterable[Job]) -> JobArrays:
+    """Return the columns of a list of jobs; their ids become positions."""
+    listed = list(jobs)
+    return job_arrays(
+        np.array([job.arrival_ps for job in listed], np.int64),
+        np.array([job.input_tokens for job in listed], np.int64),
+        np.array([job.output_tokens for job in listed], np.int64),
+        priority=np.array([job.priority for job in listed], np.int64),
+        cancel_ps=np.array(
+            [NEVER if job.cancel_ps is None else job.cancel_ps for job in listed], np.int64
+        ),
+        block_hashes=[job.block_hashes for job in listed],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationResult:
+    """One row a job in submission order; times in ps, NEVER (-1) where never reached.
+
+    `outcome` indexes scheduler.OUTCOMES. `iterations` and the runs give every token's time.
+    """
+
+    outcome: NDArray[np.int8]
+    arrival_ps: Int64Array
+    scheduled_ps: Int64Array
+    first_token_ps: Int64Array
+    done_ps: Int64Array
+    output_tokens: Int64Array
+    cached_tokens: Int64Array
+    preemptions: Int64Array
+    iterations: IterationLog
+    last_run_start: Int64Array
+    earlier_runs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def runs(self, index: int) -> list[tuple[int, int]]:
+        """Return the job's tokens as (first iteration, count), more than one if preempted."""
+        earlier = self.earlier_runs.get(index, [])
+        rest = int(self.output_tokens[index]) - sum(count for _, count in earlier)
+        return [*earlier, (int(self.last_run_start[index]), rest)] if rest else list(earlier)
+
+    def token_times_ps(self, index: int) -> Int64Array:
+        """Return when each of the job's tokens was emitted, in ps."""
+        return token_times_ps(self.iterations, self.runs(index))
+
+    def inter_token_counts(self) -> tuple[Int64Array, Int64Array]:
+        """Return the exact distribution of inter-token gaps of all jobs as (gap ps, how often)."""
+        counts = self.output_tokens.copy()
+        split: list[tuple[int, int]] = []
+        across: list[Int64Array] = []
+        for index in self.earlier_runs:
+            counts[index] = 0
+            runs = self.runs(index)
+            split += runs
+            last = np.array([first + count - 1 for first, count in runs[:-1]])
+            after = np.array([first for first, _ in runs[1:]])
+            ends = [self.iterations.ends_ps(int(n), int(n))[0] for n in last]
+            begins = [self.iterations.ends_ps(int(n), int(n))[0] for n in after]
+            across.append(np.array(begins, np.int64) - np.array(ends, np.int64))
+        whole = np.stack([self.last_run_start, counts], axis=1)[counts > 1]
+        pieces = np.array(split, np.int64).reshape(-1, 2)
+        gaps, weights = inter_token_counts(self.iterations, np.concatenate([whole, pieces]))
+        if across:
+            jumps = np.concatenate(across)
+            gaps = np.concatenate([gaps, jumps])
+            weights = np.concatenate([weights, np.ones(len(jumps), np.int64)])
+        return gaps, weights
+
+
+def simulate(
+    jobs: JobArrays,
+    config: ReplicaConfig,
+    model: TimeModel,
+    *,
+    progress: Callable[[float], None] | None = None,
+) -> SimulationResult:
+    """Return how every job ends on one replica; `progress` hears the share that is done.
+
+    Raises OverflowError where times leave the range of MAX_PS: rebase a longer trace.
+    """
+    state = load(jobs, config, model)
+    core = stepping(state)
+    next(core)
+    if progress is not None and len(jobs):
+        begin, end = int(jobs.arrival_ps.min()), int(jobs.arrival_ps.max())
+        for part in range(1, PROGRESS_SLICES):
+            core.send(begin + (end - begin) * part // PROGRESS_SLICES)
+            progress(len(state.ended) / len(jobs))
+    core.send(MAX_PS - 1)
+    if state.running or state.pending or state.queue or state.urgent:
+        raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
+    if progress is not None:
+        progress(1.0)
+    return collect(state)
+
+
+def load(jobs: JobArrays, config: ReplicaConfig, model: TimeModel) -> ReplicaState:
+    """Return a state with all jobs pending; those that can never be served are refused."""
+    state = ReplicaState(config, model)
+    count = len(jobs)
+    state.grow(count)
+    state.arrival = jobs.arrival_ps.tolist()
+    state.input = jobs.input_tokens.tolist()
+    state.output = jobs.output_tokens.tolist()
+    state.priority = jobs.priority.tolist()
+    state.serial = range(count)
+    state.hashes = list(jobs.block_hashes) if jobs.block_hashes is not None else [()] * count
+    total = jobs.input_tokens + jobs.output_tokens
+    served = total <= config.max_servable_tokens
+    for slot in np.flatnonzero(~served).tolist():
+        state.done[slot] = state.arrival[slot]
+        state.outcome[slot] = REFUSED
+        state.status[slot] = ENDED
+        state.ended.append(slot)
+    order = np.argsort(jobs.arrival_ps, kind="stable")
+    state.pending.extend(order[served[order]].tolist())
+    cancelling = np.flatnonzero((jobs.cancel_ps >= 0) & served)
+    due = np.maximum(jobs.cancel_ps[cancelling], jobs.arrival_ps[cancelling])
+    state.cancels = sorted(zip(due.tolist(), cancelling.tolist(), cancelling.tolist(), strict=True))
+    return state
+
+
+def collect(state: ReplicaState) -> SimulationResult:
+    """Return the columns of a state in which every job has ended."""
+    return SimulationResult(
+        outcome=np.frombuffer(bytes(state.outcome), np.int8),
+        arrival_ps=np.array(state.arrival, np.int64),
+        scheduled_ps=np.array(state.scheduled, np.int64),
+        first_token_ps=np.array(state.first_token, np.int64),
+        done_ps=np.array(state.done, np.int64),
+        output_tokens=np.array(state.generated, np.int64),
+        cached_tokens=np.array(state.cached, np.int64),
+        preemptions=np.array(state.preemptions, np.int64),
+        iterations=iteration_log(state),
+        last_run_start=np.array(state.run_start, np.int64),
+        earlier_runs=dict(state.runs),
+    )
+
+
+def iteration_log(state: ReplicaState) -> IterationLog:
+    """Return a copy of the iterations that `state` has kept."""
+    state.flush_log()
+    rows = np.array(state.log_store, np.int64).reshape(-1, LOG_WIDTH).T.copy()
+    return IterationLog(
+        start_ps=rows[0],
+        steps=rows[1],
+        a_ps=rows[2],
+        b_ps=rows[3],
+        emitted=rows[4],
+        first_iteration=state.log_first_iteration,
+    )

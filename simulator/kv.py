@@ -1,0 +1,194 @@
+"""KV cache: what a token costs in bytes, and the prefix cache that the engine keeps in extents.
+
+The prefix cache equals a block-by-block pool with hashes, owners and a free list (oracle.py),
+but handles a run of blocks that only one job can know as one extent, and evicts lazily: between
+two moments at which the order matters, allocations are only counted. Semantics: SCHEDULING 7 in
+scheduler.py.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+NO_JOB = -1
+ANONYMOUS = -1
+
+
+def kv_bytes_per_token(
+    *, layers: int, kv_heads: int, head_dim: int, bytes_per_element: int
+) -> int:
+    """Return the bytes of keys and values of one token over all layers, without overheads."""
+    return layers * 2 * kv_heads * head_dim * bytes_per_element
+
+
+@dataclass(slots=True, kw_only=True)
+class Extent:
+    """Free blocks next to each other in eviction order; the last `published` are `slot`'s own."""
+
+    blocks: int
+    published: int = 0
+    slot: int = NO_JOB
+
+
+class PrefixCache:
+    """Published hashes with their owners, and all free blocks in the order of their eviction.
+
+    Jobs are known by slot. A job's blocks are first its tracked ones (full, within the hashes
+    that came with it; published or an anonymous second copy), then its private ones. Counts are
+    in blocks.
+    """
+
+    __slots__ = ("_next_key", "evictable", "evictable_blocks", "own", "owners", "tracked")
+
+    def __init__(self, usable_blocks: int) -> None:
+        self.owners: dict[int, int] = {}
+        self.tracked: dict[int, list[int]] = {}
+        self.own: dict[int, int] = {}
+        self.evictable: OrderedDict[int, Extent | None] = OrderedDict()
+        self.evictable_blocks = 0
+        self._next_key = -1
+        self._append(Extent(blocks=usable_blocks))
+
+    def settle(self, free_blocks: int) -> None:
+        """Evict, in order, what was allocated since the last call, down to `free_blocks`."""
+        surplus = self.evictable_blocks - free_blocks
+        if not surplus:
+            return
+        self.evictable_blocks = free_blocks
+        evictable = self.evictable
+        while surplus:
+            key = next(iter(evictable))
+            extent = evictable[key]
+            if extent is None:
+                del evictable[key], self.owners[key]
+                surplus -= 1
+            elif extent.blocks > surplus:
+                extent.blocks -= surplus
+                extent.published = min(extent.published, extent.blocks)
+                surplus = 0
+            else:
+                del evictable[key]
+                surplus -= extent.blocks
+                if extent.slot != NO_JOB:
+                    del self.own[extent.slot]
+
+    def lookup(self, slot: int, hashes: tuple[int, ...], limit: int) -> tuple[int, int]:
+        """Return (hits, those of them without an owner) among the first `limit` blocks."""
+        owners, hits, unowned = self.owners, 0, 0
+        for block_hash in hashes if len(hashes) <= limit else hashes[:limit]:
+            count = owners.get(block_hash)
+            if count is None:
+                return hits, unowned
+            hits += 1
+            if not count:
+                unowned += 1
+        key = self.own.get(slot)
+        if key is not None and limit > hits:
+            extent = self.evictable[key]
+            assert extent is not None  # noqa: S101 - own keys always name extents
+            own_hits = min(extent.published, limit - hits)
+            return hits + own_hits, unowned + own_hits
+        return hits, unowned
+
+    def claim(self, slot: int, hashes: tuple[int, ...], hits: int) -> int:
+        """Give `slot` the blocks that `lookup` found; return how many tracked ones had no owner.
+
+        What `slot` had published of its own and did not hit is forgotten in place.
+        """
+        newly_owned = 0
+        if hashes:
+            owners, evictable = self.owners, self.evictable
+            held = list(hashes[:hits])
+            for block_hash in held:
+                count = owners[block_hash]
+                if not count:
+                    del evictable[block_hash]
+                    newly_owned += 1
+                owners[block_hash] = count + 1
+            self.tracked[slot] = held
+            own_hits = hits - len(held)
+        else:
+            own_hits = hits
+        self._take_own(slot, own_hits)
+        self.evictable_blocks -= newly_owned + own_hits
+        return newly_owned
+
+    def publish(self, slot: int, hashes: tuple[int, ...], full_blocks: int) -> int:
+        """Publish `slot`'s hashed blocks up to `full_blocks`; return how many became tracked."""
+        held, owners = self.tracked[slot], self.owners
+        before = len(held)
+        for block_hash in hashes[before:full_blocks]:
+            if block_hash in owners:
+                held.append(ANONYMOUS)
+            else:
+                owners[block_hash] = 1
+                held.append(block_hash)
+        return len(held) - before
+
+    def retract(self, slot: int, full_blocks: int) -> int:
+        """Unpublish `slot`'s tracked blocks from `full_blocks` on; return how many became private."""
+        held = self.tracked.get(slot)
+        if held is None:
+            return 0
+        for block_hash in held[full_blocks:]:
+            if block_hash != ANONYMOUS:
+                del self.owners[block_hash]
+        retracted = max(0, len(held) - full_blocks)
+        del held[full_blocks:]
+        return retracted
+
+    def release(self, slot: int, private_blocks: int, own_published: int, keep_own: bool) -> int:
+        """Free all of `slot`'s blocks, last first; return how many tracked ones became free.
+
+        With `keep_own` the `own_published` first of the private ones can be hit by `slot` again.
+        """
+        if private_blocks:
+            key = self._append(Extent(blocks=private_blocks))
+            if keep_own and own_published:
+                extent = self.evictable[key]
+                assert extent is not None  # noqa: S101 - just made
+                extent.slot, extent.published = slot, own_published
+                self.own[slot] = key
+        held = self.tracked.pop(slot, None)
+        if not held:
+            return 0
+        owners, evictable, freed, anonymous = self.owners, self.evictable, 0, 0
+        for block_hash in reversed(held):
+            if block_hash == ANONYMOUS:
+                anonymous += 1
+                continue
+            if anonymous:
+                self._append(Extent(blocks=anonymous))
+                freed += anonymous
+                anonymous = 0
+            count = owners[block_hash] - 1
+            owners[block_hash] = count
+            if not count:
+                evictable[block_hash] = None
+                self.evictable_blocks += 1
+                freed += 1
+        if anonymous:
+            self._append(Extent(blocks=anonymous))
+            freed += anonymous
+        return freed
+
+    def forget(self, slot: int) -> None:
+        """Let nobody hit the blocks any more that only `slot` could: it has ended."""
+        self._take_own(slot, 0)
+
+    def _take_own(self, slot: int, blocks: int) -> None:
+        key = self.own.pop(slot, None)
+        if key is None:
+            return
+        extent = self.evictable[key]
+        assert extent is not None  # noqa: S101 - own keys always name extents
+        extent.blocks -= blocks
+        extent.slot, extent.published = NO_JOB, 0
+        if not extent.blocks:
+            del self.evictable[key]
+
+    def _append(self, extent: Extent) -> int:
+        key = self._next_key
+        self._next_key -= 1
+        self.evictable[key] = extent
+        self.evictable_blocks += extent.blocks
+        return key
