@@ -13,7 +13,7 @@ from simulator.iterations import (
     token_times_ps,
 )
 from simulator.scheduler import MAX_JOB_TOKENS, Job, ReplicaConfig
-from simulator.state import ENDED, LOG_WIDTH, NEVER, REFUSED, ReplicaState
+from simulator.state import COMPLETED, LOG_WIDTH, NEVER, NO_HASHES, REFUSED, ReplicaState
 from simulator.stepping import stepping
 from simulator.timing import MAX_PS, TimeModel
 
@@ -172,7 +172,7 @@ def simulate(
         raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
     if progress is not None:
         progress(1.0)
-    return collect(state)
+    return collect(state, jobs)
 
 
 def load(jobs: JobArrays, config: ReplicaConfig, model: TimeModel) -> ReplicaState:
@@ -180,18 +180,20 @@ def load(jobs: JobArrays, config: ReplicaConfig, model: TimeModel) -> ReplicaSta
     state = ReplicaState(config, model)
     count = len(jobs)
     state.grow(count)
+    total = jobs.input_tokens + jobs.output_tokens
     state.arrival = jobs.arrival_ps.tolist()
-    state.input = jobs.input_tokens.tolist()
-    state.output = jobs.output_tokens.tolist()
+    state.length = jobs.input_tokens.tolist()
+    state.remaining = jobs.output_tokens.tolist()
+    state.final_blocks = (-(-(total - 1) // config.block_tokens)).tolist()
     state.priority = jobs.priority.tolist()
     state.serial = range(count)
-    state.hashes = list(jobs.block_hashes) if jobs.block_hashes is not None else [()] * count
-    total = jobs.input_tokens + jobs.output_tokens
+    state.hashes = (
+        [NO_HASHES] * count if jobs.block_hashes is None else list(jobs.block_hashes)
+    )
     served = total <= config.max_servable_tokens
     for slot in np.flatnonzero(~served).tolist():
         state.done[slot] = state.arrival[slot]
         state.outcome[slot] = REFUSED
-        state.status[slot] = ENDED
         state.ended.append(slot)
     order = np.argsort(jobs.arrival_ps, kind="stable")
     state.pending.extend(order[served[order]].tolist())
@@ -201,19 +203,22 @@ def load(jobs: JobArrays, config: ReplicaConfig, model: TimeModel) -> ReplicaSta
     return state
 
 
-def collect(state: ReplicaState) -> SimulationResult:
+def collect(state: ReplicaState, jobs: JobArrays) -> SimulationResult:
     """Return the columns of a state in which every job has ended."""
+    outcome = np.frombuffer(bytes(state.outcome), np.int8)
+    last_run = np.array(state.remaining, np.int64)
+    completed = outcome == COMPLETED
     return SimulationResult(
-        outcome=np.frombuffer(bytes(state.outcome), np.int8),
-        arrival_ps=np.array(state.arrival, np.int64),
+        outcome=outcome,
+        arrival_ps=jobs.arrival_ps,
         scheduled_ps=np.array(state.scheduled, np.int64),
         first_token_ps=np.array(state.first_token, np.int64),
         done_ps=np.array(state.done, np.int64),
-        output_tokens=np.array(state.generated, np.int64),
+        output_tokens=jobs.output_tokens - np.where(completed, 0, last_run),
         cached_tokens=np.array(state.cached, np.int64),
         preemptions=np.array(state.preemptions, np.int64),
         iterations=iteration_log(state),
-        last_run_start=np.array(state.run_start, np.int64),
+        last_run_start=np.array(state.done_iteration, np.int64) - last_run + 1,
         earlier_runs=dict(state.runs),
     )
 

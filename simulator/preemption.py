@@ -8,15 +8,7 @@ Semantics: SCHEDULING 2-4 and 7 in scheduler.py.
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from simulator.state import (
-    CANCELLED,
-    DECODING,
-    DROPPED,
-    ENDED,
-    PREFILLING,
-    WAITING,
-    ReplicaState,
-)
+from simulator.state import CANCELLED, NEVER, ReplicaState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,33 +33,29 @@ def schedule_running(state: ReplicaState) -> RunningSchedule:
     scheduled: dict[int, tuple[int, int]] = {}
     budget, preempted, index = config.max_num_batched_tokens, 0, 0
     free = state.free_blocks_at(iteration)
-    stopped = False
-    while index < len(order) and budget > 0 and not stopped:
+    while index < len(order) and budget > 0:
         slot = order[index]
-        if state.status[slot] == DECODING:
-            computed, tokens = state.base[slot] + iteration, 1
+        if state.done_iteration[slot] >= 0:
+            computed, tokens = state.offset(slot) + iteration, 1
             held = -(-computed // block_tokens)
         else:
             computed, held = state.computed[slot], state.blocks[slot]
-            gap = state.input[slot] + state.generated[slot] - computed
-            tokens = min(gap, config.chunk_limit, budget)
+            tokens = min(state.length[slot] - computed, config.chunk_limit, budget)
         needed = -(-(computed + tokens) // block_tokens) - held
-        while needed > free:
+        victim = NEVER
+        while needed > free and victim != slot:
             victim = order[-1]
             if config.priority_scheduling:
                 victim = max(order, key=state.urgency)
-            extra = 0
+            extra_blocks = 0
             if victim in scheduled:
-                returned, extra = scheduled.pop(victim)
+                returned, extra_blocks = scheduled.pop(victim)
                 budget += returned
                 index -= 1
             order.remove(victim)
-            free = _preempt(state, victim, extra, free)
+            free = _preempt(state, victim, extra_blocks, free)
             preempted += 1
-            if victim == slot:
-                stopped = True
-                break
-        if stopped:
+        if victim == slot:
             break
         free -= needed
         scheduled[slot] = (tokens, needed)
@@ -80,26 +68,23 @@ def schedule_running(state: ReplicaState) -> RunningSchedule:
         _demote_unscheduled(state, order, scheduled)
     chunks = []
     for slot, (tokens, needed) in scheduled.items():
-        if state.status[slot] != DECODING:
+        if state.done_iteration[slot] < 0:
             state.blocks[slot] += needed
             state.fixed_blocks += needed
             chunks.append((slot, tokens))
-    return RunningSchedule(
-        chunks=chunks, budget=budget, preempted=preempted, empty=not scheduled
-    )
+    return RunningSchedule(chunks=chunks, budget=budget, preempted=preempted, empty=not scheduled)
 
 
 def _demote_unscheduled(
     state: ReplicaState, order: list[int], scheduled: dict[int, tuple[int, int]]
 ) -> None:
-    demoted = False
-    for slot in order:
-        if slot not in scheduled and state.status[slot] == DECODING:
-            state.close_run(slot)
-            state.leave_decoding(slot)
-            demoted = True
+    demoted = [
+        slot for slot in order if slot not in scheduled and state.done_iteration[slot] >= 0
+    ]
+    for slot in demoted:
+        state.leave_decoding(slot)
     if demoted:
-        state.prefilling[:] = [slot for slot in order if state.status[slot] == PREFILLING]
+        state.prefilling[:] = [slot for slot in order if state.done_iteration[slot] < 0]
 
 
 def _publish(state: ReplicaState, slot: int, computed: int, free: int) -> None:
@@ -108,12 +93,8 @@ def _publish(state: ReplicaState, slot: int, computed: int, free: int) -> None:
         return
     cache.settle(free)
     became_tracked = cache.publish(slot, hashes, computed // state.config.block_tokens)
-    if not became_tracked:
-        return
     state.tracked[slot] += became_tracked
-    if state.status[slot] == DECODING:
-        state.decode_blocks -= became_tracked
-        state.fixed_blocks += became_tracked
+    if became_tracked and state.done_iteration[slot] >= 0:
         push_publication(state, slot)
 
 
@@ -121,19 +102,17 @@ def push_publication(state: ReplicaState, slot: int) -> None:
     """Note when a decode will next fill a block whose hash came with the job."""
     tracked = state.tracked[slot]
     if tracked < len(state.hashes[slot]):
-        iteration = (tracked + 1) * state.config.block_tokens - state.base[slot]
+        iteration = (tracked + 1) * state.config.block_tokens - state.offset(slot)
         if iteration <= state.done_iteration[slot]:
             heappush(state.publications, (iteration, slot))
 
 
 def _preempt(state: ReplicaState, slot: int, extra_blocks: int, free: int) -> int:
     """Send a running job back to the waiting; return the free blocks then."""
-    if state.status[slot] == DECODING:
-        state.close_run(slot)
     free = _leave_running(state, slot, extra_blocks, free, keep_own=True)
     state.computed[slot] = 0
     state.preemptions[slot] += 1
-    state.enqueue(slot, at_head=True)
+    state.enqueue_again(slot)
     return free
 
 
@@ -141,44 +120,42 @@ def _leave_running(
     state: ReplicaState, slot: int, extra_blocks: int, free: int, *, keep_own: bool
 ) -> int:
     """Free a running job's blocks and `extra_blocks` of this iteration; return the free then."""
-    if state.status[slot] == DECODING:
+    if state.done_iteration[slot] >= 0:
         state.leave_decoding(slot)
     else:
         state.prefilling.remove(slot)
     del state.running[state.admission[slot]]
-    cache, full_blocks = state.cache, state.computed[slot] // state.config.block_tokens
-    freed_tracked = 0
-    if cache is not None:
-        cache.settle(free)
-        state.tracked[slot] -= cache.retract(slot, full_blocks)
-    private_blocks = state.blocks[slot] - state.tracked[slot]
-    if cache is not None:
+    state.admission[slot] = NEVER
+    state.committed -= state.final_blocks[slot]
+    state.fixed_blocks -= state.blocks[slot]
+    freed = state.blocks[slot] + extra_blocks
+    if state.cache is not None:
+        full_blocks = state.computed[slot] // state.config.block_tokens
+        state.cache.settle(free)
+        tracked = state.tracked[slot]
+        kept_tracked = tracked - state.cache.retract(slot, full_blocks)
         own_published = max(0, full_blocks - len(state.hashes[slot]))
-        freed_tracked = cache.release(
-            slot, private_blocks + extra_blocks, own_published, keep_own
-        )
-    state.fixed_blocks -= private_blocks + freed_tracked
+        freed_tracked = state.cache.release(slot, freed - kept_tracked, own_published, keep_own)
+        state.fixed_blocks += kept_tracked - freed_tracked
+        freed += freed_tracked - kept_tracked
     state.blocks[slot] = state.tracked[slot] = 0
-    return free + private_blocks + extra_blocks + freed_tracked
+    return free + freed
 
 
 def cancel_due(state: ReplicaState) -> None:
     """End, as cancelled, what asked for it by the present boundary and has not ended."""
     while state.cancels and state.cancels[0][0] <= state.now:
         _, serial, slot = heappop(state.cancels)
-        status = state.status[slot]
-        if state.serial[slot] != serial or status not in (WAITING, PREFILLING, DECODING):
+        if state.serial[slot] != serial or state.done[slot] >= 0:
             continue
-        if status == WAITING:
-            state.waiting_tokens -= state.input[slot] + state.generated[slot]
+        if state.admission[slot] < 0:
+            state.waiting_tokens -= state.length[slot]
             state.dropped += 1
-            state.status[slot] = DROPPED
             if state.cache is not None:
                 state.cache.forget(slot)
         else:
             free = state.free_blocks_at(state.iteration)
             _leave_running(state, slot, 0, free, keep_own=False)
-            state.status[slot] = ENDED
         state.done[slot] = state.now
         state.outcome[slot] = CANCELLED
         state.ended.append(slot)

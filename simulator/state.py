@@ -1,9 +1,9 @@
 """What a replica's engine keeps between two iterations: columns of jobs, sums over the decodes.
 
-While a job decodes it advances one token an iteration, so nothing of it is touched: with `base`
-= computed - iterations run so far, a constant, its context, its blocks and its end follow from
-the iteration number. Sums over all decodes (count, bases, blocks) make an iteration's time and
-KV growth O(1) or O(block size). Semantics: SCHEDULING in scheduler.py.
+While a job decodes it advances one token an iteration, so nothing of it is touched: its context
+is `offset` + the number of iterations run, its end a fixed iteration. Sums over all decodes
+(count, offsets, blocks) make an iteration's time and KV growth O(1) or O(block size).
+Semantics: SCHEDULING in scheduler.py.
 """
 
 from array import array
@@ -15,26 +15,31 @@ from simulator.kv import PrefixCache
 from simulator.scheduler import ReplicaConfig
 from simulator.timing import TimeModel
 
-PENDING, WAITING, PREFILLING, DECODING, ENDED, DROPPED = range(6)
-"""A job's status; DROPPED was cancelled while waiting and still lies in the queue."""
-
 COMPLETED, CANCELLED, REFUSED = range(3)
 NEVER = -1
-ENTRY_BITS = 40
+ENTRY_BITS = 32
 ENTRY_MASK = (1 << ENTRY_BITS) - 1
 LOG_WIDTH = 5
 LOG_CHUNK = 8192 * LOG_WIDTH
 
-WaitingQueue = deque[int] | list[tuple[int, int, int, int]]
+NO_HASHES: tuple[int, ...] = ()
 
 
 class ReplicaState:
     """Columns indexed by slot, queues, and sums over the running; see the module's text.
 
-    `completions` holds (iteration << ENTRY_BITS | admission number): an entry counts only while
-    `running` has that admission and `done_iteration` agrees. `log` has LOG_WIDTH integers a
-    segment: start ps, steps, a ps, b ps, tokens emitted a step. `fixed_blocks` are those held
-    that no decode step changes: of prefilling jobs, and tracked by the prefix cache.
+    A job is in one of these states: ended (`done` >= 0), decoding (`done_iteration` >= 0),
+    prefilling (`admission` >= 0), else waiting or not arrived. `length` is what it has to
+    compute before its next token (prompt + generated), `remaining` what it has then to emit, so
+    their sum never changes. `final_blocks` are those it holds at its end.
+
+    `completions` holds (done iteration << ENTRY_BITS | admission number), `stale` of which are
+    of decodes that left early. `fixed_blocks` are the blocks held that no decode step changes:
+    those of the prefilling, plus those the prefix cache tracks for somebody, less each job's
+    tracked ones (which its own count includes). `committed` is the sum of `final_blocks` over
+    the running: while it fits, KV can't run short.
+
+    `log` has LOG_WIDTH integers a segment: start ps, steps, a ps, b ps, tokens emitted a step.
     """
 
     def __init__(self, config: ReplicaConfig, model: TimeModel) -> None:
@@ -54,6 +59,7 @@ class ReplicaState:
         self.running: dict[int, int] = {}
         self.prefilling: list[int] = []
         self.completions: list[int] = []
+        self.stale = 0
         self.publications: list[tuple[int, int]] = []
         self.ended: list[int] = []
         self.runs: dict[int, list[tuple[int, int]]] = {}
@@ -61,58 +67,62 @@ class ReplicaState:
         self.log_store = array("q")
         self.log_first_iteration = 1
 
-        self.decodes = self.decode_base_sum = self.decode_blocks = self.fixed_blocks = 0
+        self.decodes = self.decode_offset_sum = self.decode_blocks = 0
+        self.fixed_blocks = self.committed = 0
         self.growth = [0] * config.block_tokens
 
+        # Lists, not arrays: the interpreter reads and writes them several times faster.
         self.arrival: list[int] = []
-        self.input: list[int] = []
-        self.output: list[int] = []
+        self.length: list[int] = []
+        self.remaining: list[int] = []
+        self.final_blocks: list[int] = []
         self.priority: list[int] = []
         self.serial: Sequence[int] = []
         self.hashes: list[tuple[int, ...]] = []
+        self.scheduled: list[int] = []
+        self.first_token: list[int] = []
+        self.done: list[int] = []
+        self.admission: list[int] = []
+        self.done_iteration: list[int] = []
+        self.computed: list[int] = []
+        self.blocks: list[int] = []
+        self.tracked: list[int] = []
+        self.cached: list[int] = []
+        self.preemptions: list[int] = []
         self.outcome = bytearray()
-        self.status = bytearray()
-        (
-            self.scheduled, self.first_token, self.done, self.generated, self.cached,
-            self.preemptions, self.computed, self.blocks, self.tracked, self.admission,
-            self.base, self.done_iteration, self.run_start,
-        ) = self.columns = tuple(array("q") for _ in range(13))  # fmt: skip
 
     def grow(self, slots: int) -> None:
         """Append empty result columns for `slots` more jobs."""
         self.outcome.extend(bytes(slots))
-        self.status.extend(bytes(slots))
-        zeros = array("q", bytes(8 * slots))
-        for column in self.columns:
-            column.extend(zeros)
-        for column in (self.scheduled, self.first_token, self.done):
-            for slot in range(len(column) - slots, len(column)):
-                column[slot] = NEVER
+        for unset in (self.scheduled, self.first_token, self.done, self.admission):
+            unset.extend([NEVER] * slots)
+        self.done_iteration.extend([NEVER] * slots)
+        for zero in (self.computed, self.blocks, self.tracked, self.cached, self.preemptions):
+            zero.extend([0] * slots)
 
     def reset(self, slot: int) -> None:
         """Empty the result columns of a slot that is used again."""
-        self.outcome[slot] = self.status[slot] = 0
-        for column in self.columns:
-            column[slot] = 0
+        self.outcome[slot] = 0
         self.scheduled[slot] = self.first_token[slot] = self.done[slot] = NEVER
+        self.admission[slot] = self.done_iteration[slot] = NEVER
+        self.computed[slot] = self.blocks[slot] = self.tracked[slot] = 0
+        self.cached[slot] = self.preemptions[slot] = 0
 
     def flush_log(self) -> None:
         """Move the log to compact storage, which would be slow to append to one by one."""
         self.log_store.extend(self.log)
         self.log.clear()
 
-    def decode_blocks_at(self, iteration: int) -> int:
-        """Return the private blocks that all decodes hold once `iteration` iterations have run."""
-        block_tokens = self.config.block_tokens
-        whole, rest = divmod(iteration, block_tokens)
-        return (
-            self.decode_blocks + self.decodes * whole + sum(self.growth[block_tokens - rest :])
-        )
+    def offset(self, slot: int) -> int:
+        """Return a decode's context less the number of iterations run: a constant."""
+        return self.length[slot] + self.remaining[slot] - 1 - self.done_iteration[slot]
 
     def free_blocks_at(self, iteration: int) -> int:
-        """Return the free blocks once `iteration` iterations have run with today's running."""
-        used = self.fixed_blocks + self.decode_blocks_at(iteration)
-        return self.config.usable_blocks - used
+        """Return the free blocks once `iteration` iterations have run with today's decodes."""
+        block_tokens = self.config.block_tokens
+        whole, rest = divmod(iteration, block_tokens)
+        grown = self.decodes * whole + sum(self.growth[block_tokens - rest :])
+        return self.config.usable_blocks - self.fixed_blocks - self.decode_blocks - grown
 
     def last_fitting(self, steps: int) -> int:
         """Return the most decode steps, from 1 to `steps`, whose growth fits the free blocks."""
@@ -125,45 +135,37 @@ class ReplicaState:
                 high = middle - 1
         return low
 
-    def enqueue(self, slot: int, *, at_head: bool = False) -> None:
-        """Put a job among the waiting: at the head or tail, or by (priority, arrival, serial)."""
-        self.status[slot] = WAITING
-        self.waiting_tokens += self.input[slot] + self.generated[slot]
+    def enqueue_again(self, slot: int) -> None:
+        """Put a preempted job at the head of the waiting, or where its urgency belongs."""
+        self.waiting_tokens += self.length[slot]
         if self.config.priority_scheduling:
             heappush(self.urgent, self.urgency(slot))
-        elif at_head:
-            self.queue.appendleft(slot)
         else:
-            self.queue.append(slot)
+            self.queue.appendleft(slot)
 
     def urgency(self, slot: int) -> tuple[int, int, int, int]:
         """Return the order of the waiting under priority; the largest is preempted first."""
         return self.priority[slot], self.arrival[slot], self.serial[slot], slot
 
-    def generated_by(self, slot: int, iteration: int) -> int:
-        """Return the tokens that a job has emitted once `iteration` iterations have run."""
-        if self.status[slot] == DECODING:
-            return self.output[slot] - (self.done_iteration[slot] - iteration)
-        return self.generated[slot]
+    def emitted_in_run(self, slot: int, iteration: int) -> int:
+        """Return what a decode has emitted since it last began to decode, after `iteration`."""
+        return iteration - (self.done_iteration[slot] - self.remaining[slot])
 
     def leave_decoding(self, slot: int) -> None:
-        """Take a decode out of the sums and put what it is at `iteration` into its columns."""
-        block_tokens, iteration = self.config.block_tokens, self.iteration
-        base = self.base[slot]
-        self.generated[slot] = self.generated_by(slot, iteration)
-        self.computed[slot] = base + iteration
-        self.blocks[slot] = -(-(base + iteration) // block_tokens)
-        self.decodes -= 1
-        self.decode_base_sum -= base
-        raised = base + block_tokens - 1
-        private_blocks = self.blocks[slot] - self.tracked[slot]
-        self.decode_blocks -= raised // block_tokens - self.tracked[slot]
-        self.growth[raised % block_tokens] -= 1
-        self.fixed_blocks += private_blocks
+        """Turn a decode into a prefill of one token and close its run of tokens."""
+        iteration, block_tokens = self.iteration, self.config.block_tokens
+        offset = self.offset(slot)
+        emitted = self.emitted_in_run(slot, iteration)
+        self.runs.setdefault(slot, []).append((iteration - emitted + 1, emitted))
+        self.length[slot] += emitted
+        self.remaining[slot] -= emitted
+        self.computed[slot] = offset + iteration
         self.done_iteration[slot] = NEVER
-        self.status[slot] = PREFILLING
-
-    def close_run(self, slot: int) -> None:
-        """Note that the job's unbroken run of tokens, one an iteration, ends here."""
-        run = (self.run_start[slot], self.iteration - self.run_start[slot] + 1)
-        self.runs.setdefault(slot, []).append(run)
+        self.stale += 1
+        self.decodes -= 1
+        self.decode_offset_sum -= offset
+        raised = offset + block_tokens - 1
+        self.decode_blocks -= raised // block_tokens
+        self.growth[raised % block_tokens] -= 1
+        self.blocks[slot] = -(-self.computed[slot] // block_tokens)
+        self.fixed_blocks += self.blocks[slot]

@@ -13,15 +13,11 @@ from math import sqrt
 
 from simulator.preemption import cancel_due, push_publication, schedule_running
 from simulator.state import (
-    DECODING,
-    DROPPED,
-    ENDED,
     ENTRY_BITS,
     ENTRY_MASK,
     LOG_CHUNK,
     NEVER,
-    PREFILLING,
-    WAITING,
+    NO_HASHES,
     ReplicaState,
 )
 from simulator.timing import MAX_PS
@@ -45,16 +41,17 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
     pending, cancels, running = state.pending, state.cancels, state.running
     prefilling, completions = state.prefilling, state.completions
     publications, ended, growth = state.publications, state.ended, state.growth
-    arrival, inputs, outputs = state.arrival, state.input, state.output
-    status, computed, blocks = state.status, state.computed, state.blocks
-    generated, tracked, admission = state.generated, state.tracked, state.admission
-    base, done_iteration, run_start = state.base, state.done_iteration, state.run_start
+    arrival, length, remaining = state.arrival, state.length, state.remaining
+    final_blocks, hashes_of, tracked = state.final_blocks, state.hashes, state.tracked
+    computed, blocks, admission = state.computed, state.blocks, state.admission
     scheduled, first_token, done = state.scheduled, state.first_token, state.done
-    log = state.log
+    done_iteration, log = state.done_iteration, state.log
     fcfs, urgent = state.queue, state.urgent
     queue = urgent if by_priority else fcfs
 
-    now = iteration = decodes = base_sum = decode_blocks = fixed = waiting_tokens = dropped = 0
+    now = iteration = number = dropped = stale = waiting_tokens = 0
+    decodes = offset_sum = decode_blocks = fixed = committed = 0
+    entering: list[int] = []
 
     limit = yield
     next_arrival = arrival[pending[0]] if pending else MAX_PS
@@ -63,8 +60,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
         # What has happened by this boundary: arrivals first, then cancels.
         while next_arrival <= now:
             slot = pending.popleft()
-            status[slot] = WAITING
-            waiting_tokens += inputs[slot]
+            waiting_tokens += length[slot]
             if by_priority:
                 heappush(urgent, state.urgency(slot))
             else:
@@ -72,172 +68,221 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
             next_arrival = arrival[pending[0]] if pending else MAX_PS
         if next_cancel <= now:
             state.now, state.iteration, state.decodes = now, iteration, decodes
-            state.decode_base_sum, state.decode_blocks = base_sum, decode_blocks
-            state.fixed_blocks, state.waiting_tokens = fixed, waiting_tokens
-            state.dropped = dropped
+            state.decode_offset_sum, state.decode_blocks = offset_sum, decode_blocks
+            state.fixed_blocks, state.committed, state.stale = fixed, committed, stale
+            state.waiting_tokens, state.dropped = waiting_tokens, dropped
             cancel_due(state)
-            decodes, base_sum, decode_blocks = (
-                state.decodes, state.decode_base_sum, state.decode_blocks
-            )  # fmt: skip
-            fixed, waiting_tokens, dropped = (
-                state.fixed_blocks, state.waiting_tokens, state.dropped
-            )  # fmt: skip
+            decodes, offset_sum = state.decodes, state.decode_offset_sum
+            decode_blocks, fixed = state.decode_blocks, state.fixed_blocks
+            committed, stale = state.committed, state.stale
+            waiting_tokens, dropped = state.waiting_tokens, state.dropped
             next_cancel = cancels[0][0] if cancels else MAX_PS
-        while dropped and queue:
-            slot = urgent[0][3] if by_priority else fcfs[0]
-            if status[slot] != DROPPED:
-                break
+        while dropped and queue and done[urgent[0][3] if by_priority else fcfs[0]] >= 0:
             heappop(urgent) if by_priority else fcfs.popleft()
-            status[slot] = ENDED
             dropped -= 1
 
-        idle = not running and not queue
-        if idle and next_arrival <= limit:
-            now = next_arrival
-            continue
-        if idle or now >= limit:
-            state.now, state.iteration, state.decodes = now, iteration, decodes
-            state.decode_base_sum, state.decode_blocks = base_sum, decode_blocks
-            state.fixed_blocks, state.waiting_tokens = fixed, waiting_tokens
-            state.dropped, state.planned_end = dropped, None
-            limit = yield
-            next_arrival = arrival[pending[0]] if pending else MAX_PS
-            next_cancel = cancels[0][0] if cancels else MAX_PS
-            continue
-
-        # The running: all get what they want, or the exact schedule decides who does.
-        step = iteration + 1
+        if publications and not running:
+            publications.clear()  # of jobs that left before they got there
+        exact_iteration = False
         tokens_left = max_tokens - decodes
-        whole, rest = divmod(step, block_tokens)
-        free = usable - fixed - decode_blocks - decodes * (whole + 1)  # at least; exact below
-        exact = False
-        chunks: list[tuple[int, int]] = []
-        preempted = 0
-        by_job = bool(publications) and publications[0][0] <= step
-        if prefilling:
-            slot = prefilling[0]
-            tokens = min(inputs[slot] + generated[slot] - computed[slot], chunk_limit)
-            last = next(reversed(running)) == admission[slot]
-            if tokens > tokens_left:
-                tokens = tokens_left
-            needed = -(-(computed[slot] + tokens) // block_tokens) - blocks[slot]
-            by_job = by_job or not last or len(prefilling) > 1
-        else:
-            tokens = needed = 0
-        if needed > free or cache is not None:
-            free = usable - fixed - decode_blocks - decodes * whole
-            free -= sum(growth[block_tokens - rest :])
-            exact = True
-            by_job = by_job or needed > free
-        if by_job:
-            state.now, state.iteration, state.decodes = now, iteration, decodes
-            state.decode_base_sum, state.decode_blocks = base_sum, decode_blocks
-            state.fixed_blocks, state.waiting_tokens = fixed, waiting_tokens
-            outcome = schedule_running(state)
-            decodes, base_sum, decode_blocks = (
-                state.decodes, state.decode_base_sum, state.decode_blocks
-            )  # fmt: skip
-            fixed, waiting_tokens = state.fixed_blocks, state.waiting_tokens
-            if outcome.empty:
-                continue  # whoever came first gave way to itself; the others start over
-            chunks, tokens_left, preempted = outcome.chunks, outcome.budget, outcome.preempted
-            free = usable - fixed - decode_blocks - decodes * whole
-            free -= sum(growth[block_tokens - rest :])
-            exact = True
-        elif tokens:
-            tokens_left -= tokens
-            free -= needed
-            fixed += needed
-            blocks[slot] += needed
-            chunks.append((slot, tokens))
-            if cache is not None and tracked[slot] < len(state.hashes[slot]):
-                cache.settle(free)
-                tracked[slot] += cache.publish(
-                    slot, state.hashes[slot], (computed[slot] + tokens) // block_tokens
-                )
-
-        # The waiting, head of line first, unless KV was so short that somebody had to go.
-        while queue and tokens_left > 0 and not preempted and len(running) < max_seqs:
-            slot = urgent[0][3] if by_priority else fcfs[0]
-            if dropped and status[slot] == DROPPED:
-                heappop(urgent) if by_priority else fcfs.popleft()
-                status[slot] = ENDED
-                dropped -= 1
+        if queue or prefilling or publications or committed > usable:
+            if now >= limit:
+                state.now, state.iteration, state.decodes = now, iteration, decodes
+                state.decode_offset_sum, state.decode_blocks = offset_sum, decode_blocks
+                state.fixed_blocks, state.waiting_tokens = fixed, waiting_tokens
+                state.dropped, state.planned_end = dropped, None
+                limit = yield
+                next_arrival = arrival[pending[0]] if pending else MAX_PS
+                next_cancel = cancels[0][0] if cancels else MAX_PS
                 continue
-            length = inputs[slot] + generated[slot]
-            hits = unowned = 0
-            if cache is not None:
-                hashes = state.hashes[slot]
-                if hashes or slot in cache.own:
-                    cache.settle(free)
-                    hits, unowned = cache.lookup(slot, hashes, (length - 1) // block_tokens)
-            found = hits * block_tokens
-            gap = tokens = length - found
-            if tokens > chunk_limit:
-                tokens = chunk_limit
-            if tokens > tokens_left:
-                if not chunked:
-                    break
-                tokens = tokens_left
-            held = -(-(found + tokens) // block_tokens)
-            reach = -(-length // block_tokens) if whole_must_fit else held
-            needed = reach - hits + unowned + watermark
-            if needed > free:
-                if exact:
-                    break
-                free += decodes - sum(growth[block_tokens - rest :])
-                exact = True
-                if needed > free:
-                    break
-            heappop(urgent) if by_priority else fcfs.popleft()
-            waiting_tokens -= length
-            number = state.admissions
-            state.admissions = number + 1
-            running[number] = slot
-            admission[slot] = number
-            status[slot] = PREFILLING
-            if scheduled[slot] < 0:
-                scheduled[slot] = now
-                state.cached[slot] = found
-            computed[slot] = found
-            if cache is not None:
-                if hashes or hits:
-                    cache.claim(slot, hashes, hits)
-                    tracked[slot] = min(hits, len(hashes))
-                elif slot in cache.own:
-                    cache.forget(slot)
-            taken = held - hits + unowned
-            free -= taken
-            fixed += taken
-            blocks[slot] = held
-            tokens_left -= tokens
-            if cache is not None and hashes:
-                cache.settle(free)
-                tracked[slot] += cache.publish(slot, hashes, (found + tokens) // block_tokens)
-            if tokens < gap:
-                prefilling.append(slot)
-            chunks.append((slot, tokens))
-
-        if chunks or preempted:
-            # One exact iteration: somebody prefills, or somebody left.
+            step = iteration + 1
             prefill = pairs = 0
-            single, context = decodes, base_sum + decodes * iteration
-            for slot, tokens in chunks:
-                prefix = computed[slot]
-                if inputs[slot] + generated[slot] - prefix == 1:
+            single, context = decodes, offset_sum + decodes * iteration
+            free: int | None = None  # blocks, after what the running take; None: not needed yet
+
+            # The running: all get what they want, or the exact schedule decides who does.
+            if prefilling or publications or committed > usable:
+                by_job = bool(publications) and publications[0][0] <= step
+                tokens = needed = 0
+                if prefilling:
+                    slot = prefilling[0]
+                    start = computed[slot]
+                    gap = tokens = length[slot] - start
+                    if tokens > chunk_limit:
+                        tokens = chunk_limit
+                    if tokens > tokens_left:
+                        tokens = tokens_left
+                    needed = -(-(start + tokens) // block_tokens) - blocks[slot]
+                    if len(prefilling) > 1 or next(reversed(running)) != admission[slot]:
+                        by_job = True
+                if committed > usable or cache is not None:
+                    whole, rest = divmod(step, block_tokens)
+                    free = usable - fixed - decode_blocks - decodes * whole
+                    free -= sum(growth[block_tokens - rest :])
+                    if needed > free:
+                        by_job = True
+                if by_job:
+                    state.now, state.iteration, state.decodes = now, iteration, decodes
+                    state.decode_offset_sum, state.decode_blocks = offset_sum, decode_blocks
+                    state.fixed_blocks, state.committed, state.stale = fixed, committed, stale
+                    state.waiting_tokens = waiting_tokens
+                    running_schedule = schedule_running(state)
+                    decodes, offset_sum = state.decodes, state.decode_offset_sum
+                    decode_blocks, fixed = state.decode_blocks, state.fixed_blocks
+                    committed, stale = state.committed, state.stale
+                    waiting_tokens = state.waiting_tokens
+                    if running_schedule.empty:
+                        continue  # whoever came first gave way to itself; the others start over
+                    tokens_left = running_schedule.budget
+                    exact_iteration = bool(running_schedule.preempted)
+                    single, context = decodes, offset_sum + decodes * iteration
+                    whole, rest = divmod(step, block_tokens)
+                    free = usable - fixed - decode_blocks - decodes * whole
+                    free -= sum(growth[block_tokens - rest :])
+                    for slot, tokens in running_schedule.chunks:
+                        start = computed[slot]
+                        gap = length[slot] - start
+                        if gap == 1:
+                            single += 1
+                            context += start
+                        else:
+                            prefill += tokens
+                            pairs += tokens * start + tokens * (tokens - 1) // 2
+                        computed[slot] = start + tokens
+                        if tokens == gap:
+                            prefilling.remove(slot)
+                            fixed -= blocks[slot]
+                            entering.append(slot)
+                    if running_schedule.chunks:
+                        exact_iteration = True
+                    can_admit = not running_schedule.preempted
+                else:
+                    can_admit = True
+                    if tokens:
+                        exact_iteration = True
+                        tokens_left -= tokens
+                        if free is not None:
+                            free -= needed
+                        if gap == 1:
+                            single += 1
+                            context += start
+                        else:
+                            prefill += tokens
+                            pairs += tokens * start + tokens * (tokens - 1) // 2
+                        computed[slot] = start + tokens
+                        if cache is not None and tracked[slot] < len(hashes_of[slot]):
+                            cache.settle(free)
+                            tracked[slot] += cache.publish(
+                                slot, hashes_of[slot], (start + tokens) // block_tokens
+                            )
+                        if tokens == gap:
+                            prefilling.clear()
+                            fixed -= blocks[slot]
+                            entering.append(slot)
+                        else:
+                            fixed += needed
+                            blocks[slot] += needed
+            else:
+                can_admit = True
+
+            # The waiting, head of line first, unless KV was so short that somebody had to go.
+            while queue and tokens_left > 0 and can_admit and len(running) < max_seqs:
+                slot = urgent[0][3] if by_priority else fcfs[0]
+                if dropped and done[slot] >= 0:
+                    heappop(urgent) if by_priority else fcfs.popleft()
+                    dropped -= 1
+                    continue
+                to_compute = gap = tokens = length[slot]
+                hits = unowned = start = 0
+                tight = committed + final_blocks[slot] + watermark > usable
+                hashes = NO_HASHES
+                if cache is not None:
+                    hashes = hashes_of[slot]
+                if free is None and (tight or hashes or (cache is not None and slot in cache.own)):
+                    whole, rest = divmod(step, block_tokens)
+                    free = usable - fixed - decode_blocks - decodes * whole
+                    free -= sum(growth[block_tokens - rest :])
+                    for other in entering:
+                        free -= -(-length[other] // block_tokens)
+                if cache is not None and (hashes or slot in cache.own):
+                    cache.settle(free)
+                    hits, unowned = cache.lookup(slot, hashes, (to_compute - 1) // block_tokens)
+                    start = hits * block_tokens
+                    gap = tokens = to_compute - start
+                if tokens > chunk_limit:
+                    tokens = chunk_limit
+                if tokens > tokens_left:
+                    if not chunked:
+                        break
+                    tokens = tokens_left
+                if free is not None:
+                    held = -(-(start + tokens) // block_tokens)
+                    if tight:
+                        needed = -(-to_compute // block_tokens) if whole_must_fit else held
+                        if needed - hits + unowned + watermark > free:
+                            break
+                    free -= held - hits + unowned
+                heappop(urgent) if by_priority else fcfs.popleft()
+                waiting_tokens -= to_compute
+                running[number] = slot
+                admission[slot] = number
+                number += 1
+                committed += final_blocks[slot]
+                exact_iteration = True
+                tokens_left -= tokens
+                if scheduled[slot] < 0:
+                    scheduled[slot] = now
+                    if hits:
+                        state.cached[slot] = start
+                if gap == 1:
                     single += 1
-                    context += prefix
+                    context += start
                 else:
                     prefill += tokens
-                    pairs += tokens * prefix + tokens * (tokens - 1) // 2
+                    pairs += tokens * start + tokens * (tokens - 1) // 2
+                if cache is not None and (hashes or slot in cache.own):
+                    cache.claim(slot, hashes, hits)
+                    cache.settle(free)
+                    tracked[slot] = min(hits, len(hashes))
+                    if hashes:
+                        tracked[slot] += cache.publish(
+                            slot, hashes, (start + tokens) // block_tokens
+                        )
+                    fixed += unowned - hits
+                if tokens == gap:
+                    entering.append(slot)
+                else:
+                    prefilling.append(slot)
+                    computed[slot] = start + tokens
+                    held = -(-(start + tokens) // block_tokens)
+                    blocks[slot] = held
+                    fixed += held
+        elif not decodes:
+            # Idle.
+            if next_arrival <= limit:
+                now = next_arrival
+            else:
+                state.now, state.iteration, state.decodes = now, iteration, 0
+                state.decode_offset_sum, state.decode_blocks = offset_sum, decode_blocks
+                state.fixed_blocks, state.waiting_tokens = fixed, waiting_tokens
+                state.dropped, state.planned_end = dropped, None
+                limit = yield
+                next_arrival = arrival[pending[0]] if pending else MAX_PS
+                next_cancel = cancels[0][0] if cancels else MAX_PS
+            continue
+
+        if exact_iteration:
+            # Somebody prefills, or somebody left.
             a = table[prefill + single] + per_decode * single + per_context * context
             if prefill:
                 a += per_pair * pairs + mixed_ps
-            steps, b, emitted, end = 1, 0, decodes, now + a
+            end = now + a
             if end > limit:
                 state.now, state.iteration, state.decodes = now, iteration, decodes
-                state.decode_base_sum, state.decode_blocks = base_sum, decode_blocks
+                state.decode_offset_sum, state.decode_blocks = offset_sum, decode_blocks
                 state.fixed_blocks, state.waiting_tokens = fixed, waiting_tokens
+                for slot in entering:
+                    state.fixed_blocks -= -length[slot] // block_tokens
                 state.dropped, state.in_flight = dropped, True
                 state.planned_end, state.planned_a, state.planned_b = end, a, 0
                 while end > limit:
@@ -246,60 +291,49 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 next_arrival = arrival[pending[0]] if pending else MAX_PS
                 next_cancel = cancels[0][0] if cancels else MAX_PS
             iteration = step
-            for slot, tokens in chunks:
-                reached = computed[slot] + tokens
-                computed[slot] = reached
-                so_far = generated[slot]
-                if reached < inputs[slot] + so_far:
-                    continue
-                # It emits a token and decodes from here on, be it for no further step.
-                emitted += 1
+            # Who has computed all emits a token and decodes from here on, be it for no step.
+            for slot in entering:
                 if first_token[slot] < 0:
                     first_token[slot] = end
-                if prefilling and slot in prefilling:
-                    prefilling.remove(slot)
-                run_start[slot] = iteration
-                status[slot] = DECODING
-                last_iteration = iteration + outputs[slot] - so_far - 1
-                done_iteration[slot] = last_iteration
-                heappush(completions, last_iteration << ENTRY_BITS | admission[slot])
-                offset = base[slot] = reached - iteration
-                decodes += 1
-                base_sum += offset
+                last = iteration + remaining[slot] - 1
+                done_iteration[slot] = last
+                heappush(completions, last << ENTRY_BITS | admission[slot])
+                offset = length[slot] - iteration
+                offset_sum += offset
                 offset += raise_by
                 growth[offset % block_tokens] += 1
-                decode_blocks += offset // block_tokens - tracked[slot]
-                fixed -= blocks[slot] - tracked[slot]
-                if cache is not None and tracked[slot] < len(state.hashes[slot]):
+                decode_blocks += offset // block_tokens
+                if cache is not None and tracked[slot] < len(hashes_of[slot]):
                     push_publication(state, slot)
+            decodes += len(entering)
+            log += (now, 1, a, 0, decodes)
+            entering.clear()
         else:
             # A stretch of pure decode steps, as long as nothing can change the batch.
-            while True:
-                entry = completions[0]
-                slot = running.get(entry & ENTRY_MASK, NEVER)
-                if slot >= 0 and done_iteration[slot] == entry >> ENTRY_BITS:
+            while stale:
+                slot = running.get(completions[0] & ENTRY_MASK, NEVER)
+                if slot >= 0 and done_iteration[slot] == completions[0] >> ENTRY_BITS:
                     break
                 heappop(completions)
-            steps = (entry >> ENTRY_BITS) - iteration
-            if publications and publications[0][0] - step < steps:
-                steps = publications[0][0] - step
-            grown = decodes * ((iteration + steps) // block_tokens + 1)
-            if usable < fixed + decode_blocks + grown:
-                state.iteration, state.decodes = iteration, decodes
-                state.decode_blocks, state.fixed_blocks = decode_blocks, fixed
-                steps = state.last_fitting(steps)
-            a = table[decodes] + per_decode * decodes
-            a += per_context * (base_sum + decodes * iteration)
+                stale -= 1
+            steps = (completions[0] >> ENTRY_BITS) - iteration
+            if publications and publications[0][0] - iteration <= steps:
+                steps = publications[0][0] - iteration - 1
+            if committed > usable:
+                grown = decodes * ((iteration + steps) // block_tokens + 1)
+                if usable < fixed + decode_blocks + grown:
+                    state.iteration, state.decodes = iteration, decodes
+                    state.decode_blocks, state.fixed_blocks = decode_blocks, fixed
+                    steps = state.last_fitting(steps)
             b = per_context * decodes
-            emitted = decodes
+            a = table[decodes] + per_decode * decodes
+            a += per_context * offset_sum + b * iteration
             end = now + steps * a + b * (steps * (steps - 1) // 2)
             # An arrival behind a blocked head, or with no seat left, can't change the batch.
-            open_to_arrivals = (
-                tokens_left > 0 and len(running) < max_seqs and (by_priority or not queue)
-            )
             bound = next_cancel
-            if open_to_arrivals and next_arrival < bound:
-                bound = next_arrival
+            if next_arrival < bound and next_arrival < end:
+                if tokens_left > 0 and len(running) < max_seqs and (by_priority or not queue):
+                    bound = next_arrival
             if bound < end:
                 # The first boundary at or after the bound: estimated, then corrected exactly.
                 span = bound - now
@@ -314,10 +348,13 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     end -= a + b * steps
             if end > limit:
                 state.now, state.iteration, state.decodes = now, iteration, decodes
-                state.decode_base_sum, state.decode_blocks = base_sum, decode_blocks
+                state.decode_offset_sum, state.decode_blocks = offset_sum, decode_blocks
                 state.fixed_blocks, state.waiting_tokens = fixed, waiting_tokens
                 state.dropped = dropped
                 state.planned_end, state.planned_a, state.planned_b = end, a, b
+                open_to_arrivals = (
+                    tokens_left > 0 and len(running) < max_seqs and (by_priority or not queue)
+                )
                 bound, cut = min(bound, end), False
                 while end > limit and not cut:
                     limit = yield
@@ -327,32 +364,32 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 if cut:
                     continue
             iteration += steps
-
-        log += (now, steps, a, b, emitted)
+            log += (now, steps, a, b, decodes)
         if len(log) > LOG_CHUNK:
             state.flush_log()
         now = end
 
         # Who is done frees its blocks before the next schedule.
         while completions and completions[0] >> ENTRY_BITS <= iteration:
-            number = heappop(completions) & ENTRY_MASK
-            slot = running.get(number, NEVER)
-            if slot < 0 or done_iteration[slot] != iteration:
+            entry = heappop(completions)
+            slot = running.get(entry & ENTRY_MASK, NEVER)
+            if slot < 0 or done_iteration[slot] != entry >> ENTRY_BITS:
+                stale -= 1
                 continue
             if cache is not None:
-                free = usable - fixed - decode_blocks - decodes * (iteration // block_tokens)
-                rest = iteration % block_tokens
+                whole, rest = divmod(iteration, block_tokens)
+                free = usable - fixed - decode_blocks - decodes * whole
                 cache.settle(free - sum(growth[block_tokens - rest :]))
-                private = -(-(base[slot] + iteration) // block_tokens) - tracked[slot]
-                fixed -= cache.release(slot, private, 0, False)
-            del running[number]
-            status[slot] = ENDED
-            generated[slot] = outputs[slot]
+                held = -(-(length[slot] + remaining[slot] - 1) // block_tokens)
+                freed = cache.release(slot, held - tracked[slot], 0, False)
+                fixed += tracked[slot] - freed
+            del running[entry & ENTRY_MASK]
             done[slot] = end
             ended.append(slot)
-            offset = base[slot]
             decodes -= 1
-            base_sum -= offset
+            committed -= final_blocks[slot]
+            offset = length[slot] + remaining[slot] - 1 - iteration
+            offset_sum -= offset
             offset += raise_by
             growth[offset % block_tokens] -= 1
-            decode_blocks -= offset // block_tokens - tracked[slot]
+            decode_blocks -= offset // block_tokens
