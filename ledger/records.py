@@ -1,8 +1,9 @@
 """Every append-only record, field by field: the one truth for tables, hashes and rows (SPEC 2).
 
-`ledger.models` makes a table of each, `ledger.chain` hashes the fields in this order, `ledger.store`
-writes them. To add a field: append it here with a default, raise the record's VERSION, name the
-field and that version in SINCE, and make the migration; older rows keep their version and hash.
+`ledger.models` makes a table of each, `ledger.chain` hashes the fields in this order, and
+`ledger.store` writes them. To add a field: append it here with a default, raise the record's
+VERSION, name the field and that version in SINCE, and make the migration; older rows keep their
+version and hash.
 
 Integers, text, bytes and None alone: no float, no decimal, no time but integer microseconds UTC.
 Fields named `*_json` hold canonical JSON text.
