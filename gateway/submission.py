@@ -12,6 +12,8 @@ class Message:
 
     role: str
     content: str
+    tool_calls_json: str | None = None  # of an assistant: OpenAI's array, as canonical JSON text
+    tool_call_id: str | None = None  # of a tool: the call that it answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
