@@ -137,10 +137,11 @@ class LogicalModel(Value):
 
 
 class PriorityShare(Value):
-    """The share of a route's queue that a priority may fill (ADM-8)."""
+    """The share of a route's queue, and of its KV, that a priority may fill (ADM-8)."""
 
     priority: Priority
     queue_permille: int
+    kv_permille: int = 1000
 
 
 class RoutePolicy(Value):
@@ -271,3 +272,4 @@ class Decision(Value):
     degraded_from: str | None = None
     release_id: str | None = None
     arm: str | None = None
+    probe: bool = False  # accepted on a route without a fresh snapshot (ADM-6)
