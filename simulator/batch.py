@@ -10,10 +10,11 @@ from simulator.iterations import (
     Int64Array,
     IterationLog,
     inter_token_counts,
+    log_of_rows,
     token_times_ps,
 )
 from simulator.scheduler import MAX_JOB_TOKENS, Job, ReplicaConfig
-from simulator.state import COMPLETED, LOG_WIDTH, NEVER, NO_HASHES, REFUSED, ReplicaState
+from simulator.state import COMPLETED, NEVER, NO_HASHES, REFUSED, ReplicaState
 from simulator.stepping import stepping
 from simulator.timing import MAX_PS, TimeModel
 
@@ -187,9 +188,7 @@ def load(jobs: JobArrays, config: ReplicaConfig, model: TimeModel) -> ReplicaSta
     state.final_blocks = (-(-(total - 1) // config.block_tokens)).tolist()
     state.priority = jobs.priority.tolist()
     state.serial = range(count)
-    state.hashes = (
-        [NO_HASHES] * count if jobs.block_hashes is None else list(jobs.block_hashes)
-    )
+    state.hashes = [NO_HASHES] * count if jobs.block_hashes is None else list(jobs.block_hashes)
     served = total <= config.max_servable_tokens
     for slot in np.flatnonzero(~served).tolist():
         state.done[slot] = state.arrival[slot]
@@ -226,12 +225,4 @@ def collect(state: ReplicaState, jobs: JobArrays) -> SimulationResult:
 def iteration_log(state: ReplicaState) -> IterationLog:
     """Return a copy of the iterations that `state` has kept."""
     state.flush_log()
-    rows = np.array(state.log_store, np.int64).reshape(-1, LOG_WIDTH).T.copy()
-    return IterationLog(
-        start_ps=rows[0],
-        steps=rows[1],
-        a_ps=rows[2],
-        b_ps=rows[3],
-        emitted=rows[4],
-        first_iteration=state.log_first_iteration,
-    )
+    return log_of_rows(state.log_store)

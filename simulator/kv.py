@@ -13,9 +13,7 @@ NO_JOB = -1
 ANONYMOUS = -1
 
 
-def kv_bytes_per_token(
-    *, layers: int, kv_heads: int, head_dim: int, bytes_per_element: int
-) -> int:
+def kv_bytes_per_token(*, layers: int, kv_heads: int, head_dim: int, bytes_per_element: int) -> int:
     """Return the bytes of keys and values of one token over all layers, without overheads."""
     return layers * 2 * kv_heads * head_dim * bytes_per_element
 
@@ -125,7 +123,7 @@ class PrefixCache:
         return len(held) - before
 
     def retract(self, slot: int, full_blocks: int) -> int:
-        """Unpublish `slot`'s tracked blocks from `full_blocks` on; return how many became private."""
+        """Unpublish tracked blocks from `full_blocks` on; return how many became private."""
         held = self.tracked.get(slot)
         if held is None:
             return 0

@@ -53,7 +53,7 @@ class OracleStep:
 
 
 class Oracle:
-    """Runs `jobs` (in submission order) on one replica; `finished`, `tokens_ps`, `steps` tell how."""
+    """Runs `jobs` (in submission order); `finished`, `tokens_ps` and `steps` tell how."""
 
     def __init__(self, jobs: Sequence[Job], config: ReplicaConfig, model: TimeModel) -> None:
         self.config, self.model = config, model

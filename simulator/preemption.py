@@ -78,9 +78,7 @@ def schedule_running(state: ReplicaState) -> RunningSchedule:
 def _demote_unscheduled(
     state: ReplicaState, order: list[int], scheduled: dict[int, tuple[int, int]]
 ) -> None:
-    demoted = [
-        slot for slot in order if slot not in scheduled and state.done_iteration[slot] >= 0
-    ]
+    demoted = [slot for slot in order if slot not in scheduled and state.done_iteration[slot] >= 0]
     for slot in demoted:
         state.leave_decoding(slot)
     if demoted:
@@ -149,10 +147,7 @@ def cancel_due(state: ReplicaState) -> None:
         if state.serial[slot] != serial or state.done[slot] >= 0:
             continue
         if state.admission[slot] < 0:
-            state.waiting_tokens -= state.length[slot]
-            state.dropped += 1
-            if state.cache is not None:
-                state.cache.forget(slot)
+            state.drop(slot)
         else:
             free = state.free_blocks_at(state.iteration)
             _leave_running(state, slot, 0, free, keep_own=False)

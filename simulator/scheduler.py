@@ -96,8 +96,8 @@ class Job:
     """One request for a replica: exact lengths, a smaller priority is more urgent.
 
     `block_hashes` (not negative) identify the leading full blocks, chained (equal hashes mean
-    equal prefixes up to that block's end); they may reach into the output. `cancel_ps` asks for a cancel at
-    the first iteration boundary at or after it.
+    equal prefixes up to that block's end); they may reach into the output. `cancel_ps` asks
+    for a cancel at the first iteration boundary at or after it.
     """
 
     job_id: int | str

@@ -9,7 +9,7 @@ Semantics: SCHEDULING in scheduler.py.
 from array import array
 from collections import deque
 from collections.abc import Sequence
-from heapq import heappush
+from heapq import heapify, heappush
 
 from simulator.kv import PrefixCache
 from simulator.scheduler import ReplicaConfig
@@ -19,7 +19,7 @@ COMPLETED, CANCELLED, REFUSED = range(3)
 NEVER = -1
 ENTRY_BITS = 32
 ENTRY_MASK = (1 << ENTRY_BITS) - 1
-LOG_WIDTH = 5
+LOG_WIDTH = 6
 LOG_CHUNK = 8192 * LOG_WIDTH
 
 NO_HASHES: tuple[int, ...] = ()
@@ -39,7 +39,11 @@ class ReplicaState:
     tracked ones (which its own count includes). `committed` is the sum of `final_blocks` over
     the running: while it fits, KV can't run short.
 
-    `log` has LOG_WIDTH integers a segment: start ps, steps, a ps, b ps, tokens emitted a step.
+    A job cancelled while waiting stays in its queue as one of `dropped` where `drops_lazily`,
+    which suits long queues; without it the slot can be used again at once.
+
+    `log` has LOG_WIDTH integers a segment: iterations run before it, start ps, steps, a ps,
+    b ps, tokens emitted a step.
     """
 
     def __init__(self, config: ReplicaConfig, model: TimeModel) -> None:
@@ -56,6 +60,7 @@ class ReplicaState:
         self.queue: deque[int] = deque()
         self.urgent: list[tuple[int, int, int, int]] = []
         self.dropped = self.waiting_tokens = 0
+        self.drops_lazily = True
         self.running: dict[int, int] = {}
         self.prefilling: list[int] = []
         self.completions: list[int] = []
@@ -65,7 +70,6 @@ class ReplicaState:
         self.runs: dict[int, list[tuple[int, int]]] = {}
         self.log: list[int] = []
         self.log_store = array("q")
-        self.log_first_iteration = 1
 
         self.decodes = self.decode_offset_sum = self.decode_blocks = 0
         self.fixed_blocks = self.committed = 0
@@ -142,6 +146,19 @@ class ReplicaState:
             heappush(self.urgent, self.urgency(slot))
         else:
             self.queue.appendleft(slot)
+
+    def drop(self, slot: int) -> None:
+        """Take a cancelled job out of the waiting, or leave it there to be skipped."""
+        self.waiting_tokens -= self.length[slot]
+        if self.drops_lazily:
+            self.dropped += 1
+        elif self.config.priority_scheduling:
+            self.urgent.remove(self.urgency(slot))
+            heapify(self.urgent)
+        else:
+            self.queue.remove(slot)
+        if self.cache is not None:
+            self.cache.forget(slot)
 
     def urgency(self, slot: int) -> tuple[int, int, int, int]:
         """Return the order of the waiting under priority; the largest is preempted first."""

@@ -98,7 +98,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
             step = iteration + 1
             prefill = pairs = 0
             single, context = decodes, offset_sum + decodes * iteration
-            free: int | None = None  # blocks, after what the running take; None: not needed yet
+            free, known = 0, False  # blocks left after what the running take, once known
 
             # The running: all get what they want, or the exact schedule decides who does.
             if prefilling or publications or committed > usable:
@@ -119,6 +119,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     whole, rest = divmod(step, block_tokens)
                     free = usable - fixed - decode_blocks - decodes * whole
                     free -= sum(growth[block_tokens - rest :])
+                    known = True
                     if needed > free:
                         by_job = True
                 if by_job:
@@ -139,6 +140,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     whole, rest = divmod(step, block_tokens)
                     free = usable - fixed - decode_blocks - decodes * whole
                     free -= sum(growth[block_tokens - rest :])
+                    known = True
                     for slot, tokens in running_schedule.chunks:
                         start = computed[slot]
                         gap = length[slot] - start
@@ -161,8 +163,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     if tokens:
                         exact_iteration = True
                         tokens_left -= tokens
-                        if free is not None:
-                            free -= needed
+                        free -= needed
                         if gap == 1:
                             single += 1
                             context += start
@@ -198,12 +199,13 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 hashes = NO_HASHES
                 if cache is not None:
                     hashes = hashes_of[slot]
-                if free is None and (tight or hashes or (cache is not None and slot in cache.own)):
+                if not known and (tight or hashes or (cache is not None and slot in cache.own)):
                     whole, rest = divmod(step, block_tokens)
                     free = usable - fixed - decode_blocks - decodes * whole
                     free -= sum(growth[block_tokens - rest :])
                     for other in entering:
                         free -= -(-length[other] // block_tokens)
+                    known = True
                 if cache is not None and (hashes or slot in cache.own):
                     cache.settle(free)
                     hits, unowned = cache.lookup(slot, hashes, (to_compute - 1) // block_tokens)
@@ -215,7 +217,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     if not chunked:
                         break
                     tokens = tokens_left
-                if free is not None:
+                if known:
                     held = -(-(start + tokens) // block_tokens)
                     if tight:
                         needed = -(-to_compute // block_tokens) if whole_must_fit else held
@@ -306,7 +308,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 if cache is not None and tracked[slot] < len(hashes_of[slot]):
                     push_publication(state, slot)
             decodes += len(entering)
-            log += (now, 1, a, 0, decodes)
+            log += (iteration - 1, now, 1, a, 0, decodes)
             entering.clear()
         else:
             # A stretch of pure decode steps, as long as nothing can change the batch.
@@ -331,9 +333,8 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
             end = now + steps * a + b * (steps * (steps - 1) // 2)
             # An arrival behind a blocked head, or with no seat left, can't change the batch.
             bound = next_cancel
-            if next_arrival < bound and next_arrival < end:
-                if tokens_left > 0 and len(running) < max_seqs and (by_priority or not queue):
-                    bound = next_arrival
+            if next_arrival < bound and tokens_left > 0 and len(running) < max_seqs:
+                bound = next_arrival if by_priority or not queue else bound
             if bound < end:
                 # The first boundary at or after the bound: estimated, then corrected exactly.
                 span = bound - now
@@ -363,8 +364,8 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     cut = next_cancel < bound or (open_to_arrivals and next_arrival < bound)
                 if cut:
                     continue
+            log += (iteration, now, steps, a, b, decodes)
             iteration += steps
-            log += (now, steps, a, b, decodes)
         if len(log) > LOG_CHUNK:
             state.flush_log()
         now = end

@@ -104,7 +104,7 @@ class TimeModel:
         )
 
     def decode_stretch(self, decodes: int, decode_context_sum: int) -> tuple[int, int]:
-        """Return (a, b) in ps: the first of a run of pure decode steps takes a, each next b more."""
+        """Return (a, b) in ps: the first of some pure decode steps takes a, each next b more."""
         first = self.iteration_ps(0, decodes, decode_context_sum, 0)
         return first, self.per_context_token_ps * decodes
 
