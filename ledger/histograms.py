@@ -76,7 +76,7 @@ def pack(counts: Mapping[int, int]) -> bytes:
 
 
 def unpack(packed: Iterable[bytes]) -> Counts:
-    """The merged counts of packed histograms: int64[BUCKETS]. ValueError for bytes that are none."""
+    """The merged counts of packed histograms: int64[BUCKETS]. ValueError where bytes are none."""
     joined = b"".join(packed)
     if len(joined) % 4:
         raise ValueError(f"{len(joined)} bytes are no packed histogram: pairs take 4 bytes")
@@ -102,7 +102,7 @@ def pack_counts(counts: Counts) -> bytes:
 
 
 def of_values(values_us: npt.NDArray[np.int64]) -> Counts:
-    """The counts of an array of durations in µs: int64[BUCKETS], the same as `bucket_of` of each."""
+    """The counts of an array of durations in µs: int64[BUCKETS], as by `bucket_of` of each."""
     if len(values_us) and values_us.min() < 0:
         raise ValueError(f"a duration can't be negative: {values_us.min()} µs")
     capped = np.minimum(values_us, MAX_VALUE_US)
@@ -113,7 +113,7 @@ def of_values(values_us: npt.NDArray[np.int64]) -> Counts:
 
 
 def quantile(counts: Counts, numerator: int, denominator: int) -> QuantileBound | None:
-    """Where the nearest-rank quantile numerator/denominator lies; None where there are no values."""
+    """Where the nearest-rank quantile numerator/denominator lies; None where nothing is counted."""
     if not 0 < numerator <= denominator:
         raise ValueError(f"a quantile lies in (0, 1], not at {numerator}/{denominator}")
     cumulative = np.cumsum(counts)

@@ -1,4 +1,4 @@
-"""Receipts for tests of what is computed from them: all defaults valid, each test says what matters."""
+"""Receipts for tests of what is computed from them: valid as they stand, changed by the test."""
 
 from typing import Any
 

@@ -1,0 +1,225 @@
+"""The projection that keeps the rollups, inside the transaction that writes the receipts."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ledger import histograms
+from ledger.records import Receipt, Record
+from ledger.rollups.aggregate import Batch, Dimensions, Histogram, aggregate, measures_of
+from ledger.rollups.tables import (
+    COARSE_MIN,
+    DIMENSIONS,
+    HOUR,
+    LATENCIES,
+    LATENCY_DIMENSIONS,
+    LIVE,
+    QUARTER,
+    Tables,
+    grain_us,
+)
+from ledger.rows import record_of, select
+from ledger.slo import SloDefinition
+from ledger.slo_defaults import DEFAULT_SLOS
+
+SERIES_CACHE_LIMIT = 100_000
+
+
+class Placed(Protocol):
+    """What the store says of an appended row: its place in the chain."""
+
+    @property
+    def seq(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far the rollups have come: the last row's seq, and until when coarse rows are there."""
+
+    position: int
+    until_us: tuple[int, int, int]  # of COARSE_MIN
+
+    def until(self, grain_min: int) -> int:
+        return self.until_us[COARSE_MIN.index(grain_min)]
+
+
+def read_state(connection: sqlite3.Connection, tables: Tables = LIVE) -> State:
+    """The state row; LookupError where the rollups' tables are there without it."""
+    row = connection.execute(tables.read_state).fetchone()
+    if row is None:
+        raise LookupError("the rollups have no state row; run: manage.py rebuild_rollups")
+    return State(row[0], (row[1], row[2], row[3]))
+
+
+class Rollups:
+    """Adds each commit's receipts to the rollups; one of the store's `projections`.
+
+    What it remembers of the tables is dropped when the state row is not the one that it wrote: a
+    rolled-back transaction or a rebuild lies between.
+    """
+
+    def __init__(
+        self, definitions: Sequence[SloDefinition] = DEFAULT_SLOS, tables: Tables = LIVE
+    ) -> None:
+        self._definitions = tuple(definitions)
+        self._tables = tables
+        self._state: State | None = None
+        self._series: dict[Dimensions, int] = {}
+        self._latency_series: dict[Dimensions, int] = {}
+
+    def apply(self, connection: sqlite3.Connection, rows: Sequence[tuple[Record, Placed]]) -> None:
+        """Adds the receipts among `rows`, in the caller's transaction, and passes by the others."""
+        receipts = [record for record, _ in rows if isinstance(record, Receipt)]
+        if receipts:
+            self.add(connection, receipts, rows[-1][1].seq)
+
+    def add(
+        self, connection: sqlite3.Connection, receipts: Sequence[Receipt], position: int
+    ) -> None:
+        """Adds receipts that all lie at or before `position` in the chain."""
+        state = read_state(connection, self._tables)
+        if state != self._state or len(self._series) > SERIES_CACHE_LIMIT:
+            self._series.clear()
+            self._latency_series.clear()
+        batch = aggregate(receipts, _predecessors(connection, receipts), self._definitions)
+        self._write_totals(connection, batch, state)
+        self._write_latencies(connection, batch, state)
+        connection.executemany(
+            self._tables.add_sli,
+            [(key, minute_us, *counts) for (key, minute_us), counts in batch.sli.items()],
+        )
+        self._state = self._fold(connection, state, batch.newest_us, position)
+
+    def _write_totals(self, connection: sqlite3.Connection, batch: Batch, state: State) -> None:
+        rows: list[tuple[int, ...]] = []
+        for (bucket_us, dimensions), sums in batch.totals.items():
+            series_id = self._series_id(connection, self._series, "series", DIMENSIONS, dimensions)
+            measures = measures_of(sums)
+            rows.extend(
+                (grain_min, start_us, series_id, *measures)
+                for grain_min, start_us in _buckets(bucket_us, state)
+            )
+        connection.executemany(self._tables.add_total, rows)
+
+    def _write_latencies(self, connection: sqlite3.Connection, batch: Batch, state: State) -> None:
+        rows: list[tuple[int | bytes, ...]] = []
+        for (bucket_us, dimensions), added in batch.latencies.items():
+            series_id = self._series_id(
+                connection, self._latency_series, "latency_series", LATENCY_DIMENSIONS, dimensions
+            )
+            for grain_min, start_us in _buckets(bucket_us, state):
+                key = (grain_min, start_us, series_id)
+                found = connection.execute(self._tables.find_latency, key).fetchone()
+                blobs = found or (b"",) * len(LATENCIES)
+                merged = (_merge(old, more) for old, more in zip(blobs, added, strict=True))
+                rows.append((*key, *merged))
+        connection.executemany(self._tables.put_latency, rows)
+
+    def _series_id(
+        self,
+        connection: sqlite3.Connection,
+        known: dict[Dimensions, int],
+        kind: str,
+        names: tuple[str, ...],
+        dimensions: Dimensions,
+    ) -> int:
+        series_id = known.get(dimensions)
+        if series_id is None:
+            found = connection.execute(self._tables.find_series(kind, names), dimensions).fetchone()
+            if found is None:
+                put = connection.execute(self._tables.put_series(kind, names), dimensions)
+                series_id = put.lastrowid or 0
+            else:
+                series_id = int(found[0])
+            known[dimensions] = series_id
+        return series_id
+
+    def _fold(
+        self, connection: sqlite3.Connection, state: State, newest_us: int, position: int
+    ) -> State:
+        """Completes the coarse rows of every hour, shift and day that now lies in the past."""
+        untils = []
+        for grain_min, from_us in zip(COARSE_MIN, state.until_us, strict=True):
+            length_us = grain_us(grain_min)
+            until_us = max(from_us, newest_us - newest_us % length_us)
+            untils.append(until_us)
+            if until_us > from_us:
+                fine_min = QUARTER if grain_min == HOUR else HOUR
+                connection.execute(
+                    self._tables.fold_total,
+                    (grain_min, length_us, length_us, fine_min, from_us, until_us),
+                )
+                self._fold_latencies(connection, grain_min, fine_min, from_us, until_us)
+        state = State(max(position, state.position), (untils[0], untils[1], untils[2]))
+        connection.execute(self._tables.write_state, (state.position, *state.until_us))
+        return state
+
+    def _fold_latencies(
+        self,
+        connection: sqlite3.Connection,
+        grain_min: int,
+        fine_min: int,
+        from_us: int,
+        until_us: int,
+    ) -> None:
+        length_us = grain_us(grain_min)
+        parts: dict[tuple[int, int], list[tuple[bytes, ...]]] = {}
+        found = connection.execute(self._tables.range_latency, (fine_min, from_us, until_us))
+        for bucket_us, series_id, *blobs in found:
+            start_us = bucket_us - bucket_us % length_us
+            parts.setdefault((start_us, series_id), []).append(tuple(blobs))
+        connection.executemany(
+            self._tables.put_latency,
+            [
+                (
+                    grain_min,
+                    start_us,
+                    series_id,
+                    *(
+                        histograms.pack_counts(histograms.unpack(column))
+                        for column in zip(*blobs, strict=True)
+                    ),
+                )
+                for (start_us, series_id), blobs in parts.items()
+            ],
+        )
+
+
+def _buckets(bucket_us: int, state: State) -> Iterable[tuple[int, int]]:
+    """The grains and starts that a quarter hour counts under: its own, and what was folded."""
+    yield QUARTER, bucket_us
+    for grain_min, until_us in zip(COARSE_MIN, state.until_us, strict=True):
+        if bucket_us < until_us:
+            yield grain_min, bucket_us - bucket_us % grain_us(grain_min)
+
+
+def _merge(packed: bytes, added: Histogram) -> bytes:
+    """The canonical packed histogram with counts added or taken away."""
+    if not added:
+        return packed
+    if not packed and min(added.values()) > 0:
+        return histograms.pack(added)
+    counts = histograms.unpack((packed,))
+    counts[np.fromiter(added.keys(), np.int64)] += np.fromiter(added.values(), np.int64)
+    return histograms.pack_counts(counts)
+
+
+_PREDECESSOR = f"{select(Receipt)} WHERE request_id = ? AND revision = ?"
+
+
+def _predecessors(connection: sqlite3.Connection, receipts: Sequence[Receipt]) -> list[Receipt]:
+    """What the receipts of a revision above 0 replace. They stand in the ledger already."""
+    found = []
+    for receipt in receipts:
+        if receipt.revision > 0:
+            key = (receipt.request_id, receipt.revision - 1)
+            row = connection.execute(_PREDECESSOR, key).fetchone()
+            if row is None:
+                raise LookupError(
+                    f"{key[0]} has revision {receipt.revision} but no revision {key[1]}"
+                )
+            found.append(record_of(Receipt, row))
+    return found
