@@ -27,6 +27,9 @@ from ledger.slo_defaults import DEFAULT_SLOS
 
 SERIES_CACHE_LIMIT = 100_000
 
+_NO_LATENCIES = (b"",) * len(LATENCIES)
+_PREDECESSOR = f"{select(Receipt)} WHERE request_id = ? AND revision = ?"
+
 
 class Placed(Protocol):
     """What the store says of an appended row: its place in the chain."""
@@ -72,19 +75,20 @@ class Rollups:
 
     def apply(self, connection: sqlite3.Connection, rows: Sequence[tuple[Record, Placed]]) -> None:
         """Adds the receipts among `rows`, in the caller's transaction, and passes by the others."""
-        receipts = [record for record, _ in rows if isinstance(record, Receipt)]
-        if receipts:
-            self.add(connection, receipts, rows[-1][1].seq)
+        placed = [(record, place) for record, place in rows if isinstance(record, Receipt)]
+        if placed:
+            self.add(connection, [receipt for receipt, _ in placed], placed[-1][1].seq)
 
     def add(
         self, connection: sqlite3.Connection, receipts: Sequence[Receipt], position: int
     ) -> None:
-        """Adds receipts that all lie at or before `position` in the chain."""
+        """Adds receipts, the last of which has the seq `position`."""
         state = read_state(connection, self._tables)
         if state != self._state or len(self._series) > SERIES_CACHE_LIMIT:
             self._series.clear()
             self._latency_series.clear()
-        batch = aggregate(receipts, _predecessors(connection, receipts), self._definitions)
+        self._state = None  # until all is written: what was learned may be rolled back
+        batch = aggregate(receipts, self.predecessors(connection, receipts), self._definitions)
         self._write_totals(connection, batch, state)
         self._write_latencies(connection, batch, state)
         connection.executemany(
@@ -92,6 +96,20 @@ class Rollups:
             [(key, minute_us, *counts) for (key, minute_us), counts in batch.sli.items()],
         )
         self._state = self._fold(connection, state, batch.newest_us, position)
+
+    def predecessors(
+        self, connection: sqlite3.Connection, receipts: Sequence[Receipt]
+    ) -> list[Receipt]:
+        """What the receipts of a revision above 0 replace; it stands in the ledger already."""
+        found = []
+        for receipt in receipts:
+            if receipt.revision > 0:
+                key = (receipt.request_id, receipt.revision - 1)
+                row = connection.execute(_PREDECESSOR, key).fetchone()
+                if row is None:
+                    raise LookupError(f"{key[0]}: revision {key[1] + 1} without {key[1]}")
+                found.append(record_of(Receipt, row))
+        return found
 
     def _write_totals(self, connection: sqlite3.Connection, batch: Batch, state: State) -> None:
         rows: list[tuple[int, ...]] = []
@@ -105,17 +123,18 @@ class Rollups:
         connection.executemany(self._tables.add_total, rows)
 
     def _write_latencies(self, connection: sqlite3.Connection, batch: Batch, state: State) -> None:
-        rows: list[tuple[int | bytes, ...]] = []
+        kept: dict[tuple[int, int, int], Sequence[bytes]] = {}
         for (bucket_us, dimensions), added in batch.latencies.items():
             series_id = self._series_id(
                 connection, self._latency_series, "latency_series", LATENCY_DIMENSIONS, dimensions
             )
             for grain_min, start_us in _buckets(bucket_us, state):
-                key = (grain_min, start_us, series_id)
-                found = connection.execute(self._tables.find_latency, key).fetchone()
-                blobs = found or (b"",) * len(LATENCIES)
-                merged = (_merge(old, more) for old, more in zip(blobs, added, strict=True))
-                rows.append((*key, *merged))
+                key = (grain_min, start_us, series_id)  # several quarter hours may share a row
+                packed = (
+                    kept.get(key) or connection.execute(self._tables.find_latency, key).fetchone()
+                )
+                kept[key] = tuple(map(_merge, packed or _NO_LATENCIES, added))
+        rows = [(*key, *packed) for key, packed in kept.items()]
         connection.executemany(self._tables.put_latency, rows)
 
     def _series_id(
@@ -205,21 +224,3 @@ def _merge(packed: bytes, added: Histogram) -> bytes:
     counts = histograms.unpack((packed,))
     counts[np.fromiter(added.keys(), np.int64)] += np.fromiter(added.values(), np.int64)
     return histograms.pack_counts(counts)
-
-
-_PREDECESSOR = f"{select(Receipt)} WHERE request_id = ? AND revision = ?"
-
-
-def _predecessors(connection: sqlite3.Connection, receipts: Sequence[Receipt]) -> list[Receipt]:
-    """What the receipts of a revision above 0 replace. They stand in the ledger already."""
-    found = []
-    for receipt in receipts:
-        if receipt.revision > 0:
-            key = (receipt.request_id, receipt.revision - 1)
-            row = connection.execute(_PREDECESSOR, key).fetchone()
-            if row is None:
-                raise LookupError(
-                    f"{key[0]} has revision {receipt.revision} but no revision {key[1]}"
-                )
-            found.append(record_of(Receipt, row))
-    return found

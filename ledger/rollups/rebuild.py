@@ -1,0 +1,155 @@
+"""Rollups made again from the receipts, and the proof that the kept ones equal them."""
+
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ledger.records import Receipt
+from ledger.rollups.contents import CONTENTS, Row
+from ledger.rollups.projection import Rollups, read_state
+from ledger.rollups.tables import KINDS, LIVE, SHADOW
+from ledger.rows import record_of, select
+from ledger.slo import SloDefinition
+from ledger.slo_defaults import DEFAULT_SLOS
+
+ROWS_PER_STEP = 5_000  # receipts read and added in one transaction
+Progress = Callable[[int], None]  # told how many receipts were read
+
+_NEXT_RECEIPTS = f"{select(Receipt)} WHERE seq > ? ORDER BY seq LIMIT {ROWS_PER_STEP}"
+
+
+def _silent(rows: int) -> None:
+    """Reports nothing."""
+
+
+def rebuild(
+    connection: sqlite3.Connection,
+    definitions: Sequence[SloDefinition] = DEFAULT_SLOS,
+    progress: Progress = _silent,
+) -> int:
+    """The chain position at which new rollups took the place of the old.
+
+    They grow in shadow tables, a step a transaction; what was appended meanwhile is added in the
+    transaction that swaps them. The connection is the ledger's only writer, in autocommit mode.
+    A rebuild that was interrupted leaves shadow tables, which the next one drops.
+    """
+    with _immediate(connection):
+        _execute(connection, SHADOW.drop + SHADOW.create)
+    shadow = Rollups(definitions, SHADOW)
+    position = rows = 0
+    while step := _next_receipts(connection, position):
+        with _immediate(connection):
+            position = _add(connection, shadow, step)
+        rows += len(step)
+        progress(rows)
+    with _immediate(connection):
+        while step := _next_receipts(connection, position):
+            position = _add(connection, shadow, step)
+        _execute(connection, LIVE.drop)
+        for kind in KINDS:
+            connection.execute(f"ALTER TABLE {SHADOW.name(kind)} RENAME TO {LIVE.name(kind)}")
+    return position
+
+
+def first_difference(
+    connection: sqlite3.Connection,
+    definitions: Sequence[SloDefinition] = DEFAULT_SLOS,
+    progress: Progress = _silent,
+) -> str | None:
+    """A sentence that names the first row in which the rollups differ from the receipts, or None.
+
+    The receipts are added up in a database in memory; the connection, in autocommit mode, may be
+    read-only. Both sides are read in one snapshot, so the check holds while the ledger grows.
+    """
+    scratch = sqlite3.connect(":memory:", isolation_level=None)
+    connection.execute("BEGIN")
+    try:
+        _recount(connection, scratch, definitions, progress)
+        kept, counted = read_state(connection), read_state(scratch)
+        if kept != counted:
+            return f"{LIVE.name('state')}: kept {kept}, but the receipts give {counted}"
+        for name, rows_of in CONTENTS.items():
+            difference = _compare(name, rows_of(connection), rows_of(scratch))
+            if difference is not None:
+                return difference
+        return None
+    finally:
+        connection.execute("ROLLBACK")
+        scratch.close()
+
+
+class _Recount(Rollups):
+    """Rollups in one database of receipts in another."""
+
+    def __init__(self, source: sqlite3.Connection, definitions: Sequence[SloDefinition]) -> None:
+        super().__init__(definitions)
+        self._source = source
+
+    def predecessors(
+        self, connection: sqlite3.Connection, receipts: Sequence[Receipt]
+    ) -> list[Receipt]:
+        return super().predecessors(self._source, receipts)
+
+
+def _recount(
+    connection: sqlite3.Connection,
+    scratch: sqlite3.Connection,
+    definitions: Sequence[SloDefinition],
+    progress: Progress,
+) -> None:
+    _execute(scratch, LIVE.create)
+    recount = _Recount(connection, definitions)
+    position = rows = 0
+    while step := _next_receipts(connection, position):
+        with _immediate(scratch):
+            position = _add(scratch, recount, step)
+        rows += len(step)
+        progress(rows)
+
+
+def _add(connection: sqlite3.Connection, rollups: Rollups, step: list[tuple[Any, ...]]) -> int:
+    position = int(step[-1][0])
+    rollups.add(connection, [record_of(Receipt, row) for row in step], position)
+    return position
+
+
+def _next_receipts(connection: sqlite3.Connection, position: int) -> list[tuple[Any, ...]]:
+    return connection.execute(_NEXT_RECEIPTS, (position,)).fetchall()
+
+
+def _execute(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
+    for statement in statements:
+        connection.execute(statement)
+
+
+@contextmanager
+def _immediate(connection: sqlite3.Connection) -> Iterator[None]:
+    """A write transaction: committed at its end, rolled back where it is left by an exception."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _compare(name: str, kept: Iterator[Row], counted: Iterator[Row]) -> str | None:
+    for mine, theirs in itertools.zip_longest(kept, counted):
+        if mine != theirs:
+            return (
+                f"{name}: kept {_short(mine, theirs)}, but the receipts give {_short(theirs, mine)}"
+            )
+    return None
+
+
+def _short(row: Row | None, other: Row | None) -> str:
+    """The row, without the measures in which both agree."""
+    if row is None:
+        return "no more rows"
+    if other is None:
+        return str(row)
+    keys = ("grain_min", "bucket_us", "slo_key", "minute_us")
+    return str({k: v for k, v in row.items() if k in keys or other.get(k) != v})
