@@ -27,7 +27,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A frozen value that is encoded as an array of its fields in order."""
 
 
-class Budget(Value):
+class Budget(Value, frozen=True, kw_only=True):
     """What a request may use, filled in from the defaults (BUD-1, BUD-2)."""
 
     max_input_tokens: int
@@ -37,14 +37,14 @@ class Budget(Value):
     max_cost_pico: int | None = None
 
 
-class TokenCount(Value):
+class TokenCount(Value, frozen=True, kw_only=True):
     """The input tokens of one request as one tokenizer revision counts them (BUD-3)."""
 
     tokenizer_revision: str
     tokens: int
 
 
-class InferenceRequest(Value):
+class InferenceRequest(Value, frozen=True, kw_only=True):
     """One request as admission sees it: sizes, limits and classes, never any text (SEC-1)."""
 
     request_id: str
@@ -62,7 +62,7 @@ class InferenceRequest(Value):
     session_id: str = ""
 
 
-class Prediction(Value):
+class Prediction(Value, frozen=True, kw_only=True):
     """The prediction model of a route (ADM-4, ADM-5): conservative, revisioned, integer.
 
     queue = queue_us + waiting input tokens x prefill; prefill grows with the request's own input.
@@ -75,7 +75,7 @@ class Prediction(Value):
     inter_token_us: int
 
 
-class Route(Value):
+class Route(Value, frozen=True, kw_only=True):
     """A way to a model: what it is, what it can, what it may carry."""
 
     route_id: str
@@ -96,7 +96,7 @@ class Route(Value):
     enabled: bool = True
 
 
-class FallbackEdge(Value):
+class FallbackEdge(Value, frozen=True, kw_only=True):
     """A declared way from one route to another (FBK-1)."""
 
     from_route: str
@@ -108,13 +108,13 @@ class FallbackEdge(Value):
     preserves_required_capabilities: bool = True
 
 
-class CanaryArm(Value):
+class CanaryArm(Value, frozen=True, kw_only=True):
     arm: str
     share_permille: int
     route_ids: tuple[str, ...]
 
 
-class CanaryPlan(Value):
+class CanaryPlan(Value, frozen=True, kw_only=True):
     """How a logical model's traffic is split: fixed by a hash before filtering (RTE-1, REL-2)."""
 
     release_id: str
@@ -123,7 +123,7 @@ class CanaryPlan(Value):
     arms: tuple[CanaryArm, ...]
 
 
-class LogicalModel(Value):
+class LogicalModel(Value, frozen=True, kw_only=True):
     """The name that clients ask for, its primary routes, and what fills a budget's gaps (BUD-2)."""
 
     name: str
@@ -136,7 +136,7 @@ class LogicalModel(Value):
     canary: CanaryPlan | None = None
 
 
-class PriorityShare(Value):
+class PriorityShare(Value, frozen=True, kw_only=True):
     """The share of a route's queue, and of its KV, that a priority may fill (ADM-8)."""
 
     priority: Priority
@@ -144,14 +144,18 @@ class PriorityShare(Value):
     kv_permille: int = 1000
 
 
-class RoutePolicy(Value):
+class RoutePolicy(Value, frozen=True, kw_only=True):
     """A published policy revision: the whole of what routing may follow."""
 
     revision: str
     models: tuple[LogicalModel, ...]
     routes: tuple[Route, ...]
     edges: tuple[FallbackEdge, ...] = ()
-    ordering: tuple[Literal["e2e", "cost", "quality", "route_id"], ...] = ("e2e", "cost", "route_id")
+    ordering: tuple[Literal["e2e", "cost", "quality", "route_id"], ...] = (
+        "e2e",
+        "cost",
+        "route_id",
+    )
     first_decode_us: int = 40_000
     first_byte_network_us: int = 20_000
     snapshot_max_age_us: int = 5_000_000
@@ -160,7 +164,7 @@ class RoutePolicy(Value):
     retry_after_ms: int = 1_000
 
 
-class CapacitySnapshot(Value):
+class CapacitySnapshot(Value, frozen=True, kw_only=True):
     """What a route's backend said of itself, and when (SCH-2)."""
 
     route_id: str
@@ -176,7 +180,7 @@ class CapacitySnapshot(Value):
     oldest_wait_us: int
 
 
-class RouteState(Value):
+class RouteState(Value, frozen=True, kw_only=True):
     """A route at the moment of a decision: its last snapshot and what was reserved since."""
 
     route_id: str
@@ -187,7 +191,7 @@ class RouteState(Value):
     probes_in_flight: int = 0
 
 
-class TenantState(Value):
+class TenantState(Value, frozen=True, kw_only=True):
     """A tenant at the moment of a decision: its quota and what it holds of it."""
 
     tenant_id: str
@@ -207,7 +211,7 @@ class TenantState(Value):
     retry_after_ms: int = 1_000
 
 
-class Evaluation(Value):
+class Evaluation(Value, frozen=True, kw_only=True):
     """Evidence: what one exact model identity scored on a suite."""
 
     suite: str
@@ -216,7 +220,7 @@ class Evaluation(Value):
     passed: bool
 
 
-class AdmissionContext(Value):
+class AdmissionContext(Value, frozen=True, kw_only=True):
     """All that a decision depends on besides the request, the routes and the policy."""
 
     now_us: int
@@ -226,7 +230,7 @@ class AdmissionContext(Value):
     evaluations: tuple[Evaluation, ...] = ()
 
 
-class Limit(Value):
+class Limit(Value, frozen=True, kw_only=True):
     """A limit that a rejection names, with what was observed (ADM-3)."""
 
     name: str
@@ -234,7 +238,7 @@ class Limit(Value):
     observed: int
 
 
-class Candidate(Value):
+class Candidate(Value, frozen=True, kw_only=True):
     """One route as the decision saw it: the filter at which it fell, or its estimates."""
 
     route_id: str
@@ -249,7 +253,7 @@ class Candidate(Value):
     via_route: str | None = None  # the edge's origin, of a fallback
 
 
-class Decision(Value):
+class Decision(Value, frozen=True, kw_only=True):
     """The outcome of admission and routing, complete enough to be explained and replayed."""
 
     request_id: str

@@ -1,0 +1,258 @@
+"""Admission and routing of one request: a pure function from values to a value (ADM-1, ADM-2)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from gateway.policy import canary, fallback, limits
+from gateway.policy.estimates import Scale, Weighing
+from gateway.policy.filters import Bounds, Filter, has_all, sift
+from gateway.policy.ordering import first
+from gateway.policy.reasons import REASONS, UNHEALTHY_HTTP_STATUS
+from gateway.policy.values import (
+    AdmissionContext,
+    Candidate,
+    Decision,
+    InferenceRequest,
+    Limit,
+    LogicalModel,
+    Route,
+    RoutePolicy,
+)
+
+_LASTING_LIMITS = frozenset({"tokenizer", "token_budget", "token_limits"})
+
+
+def decide(
+    request: InferenceRequest,
+    routes: Sequence[Route],
+    context: AdmissionContext,
+    policy: RoutePolicy,
+) -> Decision:
+    """Return whether, where and why the request runs; equal values give equal bytes (ADM-2).
+
+    Steps 2 to 7 of ADM-1 in their order: token caps, the tenant's slots, rates and money, then
+    the candidates through every hard filter, then the policy's order among those left. `routes`
+    are the policy's, in any order; the deadline in the budget is what remains of it. A rejection
+    before the candidates were looked at has none.
+    """
+    model = next((each for each in policy.models if each.name == request.logical_model), None)
+    if model is None:
+        return _rejected(_Case(request, context, policy, None), "MODEL_NOT_FOUND")
+    case = _Case(request, context, policy, model)
+    by_id = {route.route_id: route for route in routes}
+    primaries = [by_id[each] for each in case.primary_routes() if each in by_id]
+    scale = Scale(request, context, policy)
+    early = _before_weighing(case, scale, primaries)
+    if early is not None:
+        return early
+    weighings = scale.weigh(primaries)
+    if context.tenant.budget_pico is not None:
+        costs = [w.cost_pico for w in weighings if w.cost_pico is not None]
+        broke = limits.over_tenant_budget(context.tenant, min(costs, default=0))
+        if broke:
+            return _rejected(case, "TENANT_BUDGET_EXHAUSTED", broke)
+    bounds = Bounds(
+        request,
+        context.tenant,
+        policy,
+        input_cap=limits.tightest(limits.input_caps(request, context.tenant, model)),
+        total_cap=limits.tightest(limits.total_caps(request, context.tenant, model)),
+    )
+    left, fell, emptied = sift(bounds, weighings)
+    if left:
+        winner, order = first(policy.ordering, left)
+        return _accepted(case, bounds, winner, order, _primaries(weighings, fell))
+    found = fallback.search(
+        scale, bounds, fallback.origins_of(weighings, fell), by_id, case.foreign_routes()
+    )
+    candidates = (*_primaries(weighings, fell), *_fallbacks(found))
+    if found.left:
+        winner, order = first(policy.ordering, [each.weighing for each in found.left])
+        reached = next(each for each in found.left if each.weighing is winner)
+        return _accepted(case, bounds, winner, order, candidates, reached)
+    code = _code(emptied, routes, request)
+    named = limits.of_emptied(code, scale, bounds, model, weighings, fell, routes)
+    health_alone = bool(fell) and emptied is not None and emptied.opens == "unhealthy"
+    if health_alone and _LASTING_LIMITS.isdisjoint(fell.values()):
+        return _rejected(case, code, named, candidates, http_status=UNHEALTHY_HTTP_STATUS)
+    return _rejected(case, code, named, candidates)
+
+
+class _Case:
+    """One decision's request with the canary arm that was fixed before anything else (RTE-1)."""
+
+    __slots__ = ("arm", "context", "model", "plan", "policy", "request")
+
+    def __init__(
+        self,
+        request: InferenceRequest,
+        context: AdmissionContext,
+        policy: RoutePolicy,
+        model: LogicalModel | None,
+    ) -> None:
+        self.request, self.context, self.policy, self.model = request, context, policy, model
+        self.plan = model.canary if model is not None else None
+        self.arm = canary.arm_of(self.plan, request) if self.plan is not None else None
+
+    def primary_routes(self) -> list[str]:
+        """Return the ids of the candidates, sorted and each once."""
+        if self.model is None:
+            return []
+        names = self.model.primary_routes
+        if self.plan is not None:
+            names = canary.candidates_of(self.plan, self.arm, names)
+        return sorted(set(names))
+
+    def foreign_routes(self) -> frozenset[str]:
+        if self.plan is None:
+            return frozenset()
+        return canary.foreign_routes(self.plan, self.arm)
+
+
+def _before_weighing(case: _Case, scale: Scale, primaries: Iterable[Route]) -> Decision | None:
+    """Return the rejection of step 2 or of the tenant's slots and rates (step 3), or None.
+
+    A request is refused here only where the smallest of the candidates' counts is too much; a
+    candidate whose own count is too much falls later, alone (BUD-3).
+    """
+    request, tenant, model = case.request, case.context.tenant, case.model
+    if model is None:
+        return None
+    invalid = limits.not_positive(request)
+    if invalid:
+        return _rejected(case, "INVALID_TOKEN_BUDGET", invalid)
+    counts = scale.counts
+    own = [counts[r.tokenizer_revision] for r in primaries if r.tokenizer_revision in counts]
+    smallest = min(own or counts.values())
+    exceeded = limits.over_caps(request, tenant, model, smallest)
+    if exceeded:
+        return _rejected(case, "TOKEN_BUDGET_EXCEEDED", exceeded)
+    used_up = limits.over_tenant(tenant, smallest + request.budget.max_output_tokens)
+    if used_up is not None:
+        code, named = used_up
+        return _rejected(case, code, named)
+    return None
+
+
+def _code(emptied: Filter | None, routes: Iterable[Route], request: InferenceRequest) -> str:
+    """Return the code of the filter that emptied the set.
+
+    CAPABILITY_UNAVAILABLE says that no route of the policy has the capabilities, healthy or not.
+    Where one has them that isn't a candidate of this model, nothing capable is left instead.
+    """
+    if emptied is not None and emptied.name != "capability":
+        return emptied.reason_code
+    if any(has_all(route.capabilities, request.required_capabilities) for route in routes):
+        return "NO_CAPABLE_ROUTE"
+    return "CAPABILITY_UNAVAILABLE"
+
+
+def _accepted(
+    case: _Case,
+    bounds: Bounds,
+    winner: Weighing,
+    order: str,
+    candidates: tuple[Candidate, ...],
+    reached: fallback.Reached | None = None,
+) -> Decision:
+    route = winner.route
+    reasons = ["CAPABILITY_MATCH"]
+    if bounds.regions is not None:
+        reasons.append("REGION_ALLOWED")
+    if bounds.quality_floor > 0:
+        reasons.append("QUALITY_FLOOR_MET")
+    reasons.append("KV_CAPACITY_AVAILABLE" if winner.fresh else "PROBE_WITHOUT_FRESH_SNAPSHOT")
+    reasons.append("DEADLINE_FIT")
+    if bounds.cost_applies:
+        reasons.append("COST_FIT")
+    reasons.append(order)
+    if reached is not None:
+        reasons.append(f"FALLBACK_{reached.reason.upper()}")
+    return Decision(
+        request_id=case.request.request_id,
+        status="accepted",
+        candidates=candidates,
+        reasons=tuple(reasons),
+        route_id=route.route_id,
+        identity_id=route.identity_id,
+        tokenizer_revision=route.tokenizer_revision,
+        input_tokens=winner.tokens or 0,
+        reserve_kv_tokens=winner.need_kv,
+        ttft_us=winner.ttft_us,
+        e2e_us=winner.e2e_us,
+        cost_pico=winner.cost_pico,
+        degraded_from=reached.degraded_from if reached is not None else None,
+        release_id=case.plan.release_id if case.plan is not None else None,
+        arm=case.arm.arm if case.arm is not None else None,
+        probe=not winner.fresh,
+    )
+
+
+def _rejected(
+    case: _Case,
+    code: str,
+    named: tuple[Limit, ...] = (),
+    candidates: tuple[Candidate, ...] = (),
+    *,
+    http_status: int | None = None,
+) -> Decision:
+    reason = REASONS[code]
+    tenants = code.startswith("TENANT_")
+    wait_ms = case.context.tenant.retry_after_ms if tenants else case.policy.retry_after_ms
+    counts = [count.tokens for count in case.request.input_tokens]
+    return Decision(
+        request_id=case.request.request_id,
+        status="rejected",
+        candidates=candidates,
+        reason_code=code,
+        limits=named,
+        conditional_on=reason.conditional_on,
+        retry_after_ms=wait_ms if reason.retryable else None,
+        http_status=http_status or reason.http_status,
+        input_tokens=min(counts, default=0),
+        release_id=case.plan.release_id if case.plan is not None else None,
+        arm=case.arm.arm if case.arm is not None else None,
+    )
+
+
+def _primaries(weighings: Iterable[Weighing], fell: Mapping[str, str]) -> tuple[Candidate, ...]:
+    return tuple([_candidate(w, "primary", fell.get(w.route.route_id), None) for w in weighings])
+
+
+def _fallbacks(found: fallback.Search) -> tuple[Candidate, ...]:
+    """Return the routes that edges led to, then the edges that were refused, as candidates."""
+    reached = [
+        _candidate(
+            each.weighing,
+            "fallback",
+            found.fell.get(each.weighing.route.route_id),
+            each.edge.from_route,
+        )
+        for each in found.reached
+    ]
+    refused = [
+        Candidate(
+            route_id=edge.to_route,
+            role="fallback",
+            fell_at=condition,
+            input_tokens=0,
+            via_route=edge.from_route,
+        )
+        for edge, condition in found.refused
+    ]
+    return (*reached, *refused)
+
+
+def _candidate(w: Weighing, role: str, fell_at: str | None, via: str | None) -> Candidate:
+    known = w.tokens is not None
+    return Candidate(
+        route_id=w.route.route_id,
+        role="fallback" if role == "fallback" else "primary",
+        fell_at=fell_at,
+        input_tokens=w.tokens or 0,
+        ttft_us=w.ttft_us if known else None,
+        e2e_us=w.e2e_us if known else None,
+        cost_pico=w.cost_pico if known else None,
+        queue_us=w.queue_us if known else None,
+        prefill_us=w.prefill_us if known else None,
+        via_route=via,
+    )

@@ -1,0 +1,216 @@
+"""The limits that a rejection names: what the limit was and what was observed (ADM-3)."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from gateway.policy.estimates import Scale, Weighing
+from gateway.policy.filters import Bounds, has_all
+from gateway.policy.values import InferenceRequest, Limit, LogicalModel, Route, TenantState
+
+
+def not_positive(request: InferenceRequest) -> tuple[Limit, ...]:
+    """Return what has to be at least 1 and is not (INVALID_TOKEN_BUDGET)."""
+    budget = request.budget
+    smallest = min((count.tokens for count in request.input_tokens), default=0)
+    values = (
+        ("input_tokens", smallest),
+        ("max_input_tokens", budget.max_input_tokens),
+        ("max_output_tokens", budget.max_output_tokens),
+        ("max_total_tokens", budget.max_total_tokens),
+        ("deadline_us", budget.deadline_us),
+    )
+    return tuple(Limit(name=name, limit=1, observed=value) for name, value in values if value < 1)
+
+
+def input_caps(
+    request: InferenceRequest, tenant: TenantState, model: LogicalModel
+) -> tuple[tuple[str, int | None], ...]:
+    return (
+        ("request.max_input_tokens", request.budget.max_input_tokens),
+        ("tenant.max_input_tokens", tenant.max_input_tokens),
+        ("model.max_input_tokens", model.max_input_tokens),
+    )
+
+
+def output_caps(tenant: TenantState, model: LogicalModel) -> tuple[tuple[str, int | None], ...]:
+    return (
+        ("tenant.max_output_tokens", tenant.max_output_tokens),
+        ("model.max_output_tokens", model.max_output_tokens),
+    )
+
+
+def total_caps(
+    request: InferenceRequest, tenant: TenantState, model: LogicalModel
+) -> tuple[tuple[str, int | None], ...]:
+    return (
+        ("request.max_total_tokens", request.budget.max_total_tokens),
+        ("tenant.max_total_tokens", tenant.max_total_tokens),
+        ("model.max_total_tokens", model.max_total_tokens),
+    )
+
+
+def tightest(caps: Iterable[tuple[str, int | None]]) -> int:
+    """Return the smallest cap that is set; each list above has the model's, which always is."""
+    return min(cap for _, cap in caps if cap is not None)
+
+
+def over(caps: Iterable[tuple[str, int | None]], observed: int) -> tuple[Limit, ...]:
+    """Return the caps that `observed` is over."""
+    return tuple(
+        Limit(name=name, limit=cap, observed=observed)
+        for name, cap in caps
+        if cap is not None and observed > cap
+    )
+
+
+def over_caps(
+    request: InferenceRequest, tenant: TenantState, model: LogicalModel, smallest: int
+) -> tuple[Limit, ...]:
+    """Return every declared cap that even the smallest count is over (TOKEN_BUDGET_EXCEEDED)."""
+    output = request.budget.max_output_tokens
+    return (
+        *over(input_caps(request, tenant, model), smallest),
+        *over(output_caps(tenant, model), output),
+        *over(total_caps(request, tenant, model), smallest + output),
+    )
+
+
+def over_tenant(tenant: TenantState, tokens: int) -> tuple[str, tuple[Limit, ...]] | None:
+    """Return the code and limit of the tenant's slots or rates that are used up, or None.
+
+    `tokens`: the fewest that the request may take, input and output cap.
+    """
+    if tenant.in_flight >= tenant.in_flight_limit:
+        name, limit, observed = "tenant.in_flight", tenant.in_flight_limit, tenant.in_flight
+        return "TENANT_CONCURRENCY_LIMIT", (Limit(name=name, limit=limit, observed=observed),)
+    per_minute = tenant.requests_per_minute
+    if per_minute is not None and tenant.requests_in_minute >= per_minute:
+        name, observed = "tenant.requests_per_minute", tenant.requests_in_minute + 1
+        return "TENANT_RATE_LIMIT", (Limit(name=name, limit=per_minute, observed=observed),)
+    per_minute = tenant.tokens_per_minute
+    if per_minute is not None and tenant.tokens_in_minute + tokens > per_minute:
+        return "TENANT_RATE_LIMIT", (_tokens_per_minute(tenant, tokens),)
+    return None
+
+
+def over_tenant_budget(tenant: TenantState, cheapest_pico: int) -> tuple[Limit, ...]:
+    """Return the tenant's budget where spent, reserved and the cheapest estimate are over it."""
+    observed = tenant.spent_pico + tenant.pending_pico + cheapest_pico
+    return over((("tenant.budget_pico", tenant.budget_pico),), observed)
+
+
+def of_emptied(
+    code: str,
+    scale: Scale,
+    bounds: Bounds,
+    model: LogicalModel,
+    weighings: Sequence[Weighing],
+    fell: Mapping[str, str],
+    routes: Sequence[Route],
+) -> tuple[Limit, ...]:
+    """Return the limits of a rejection whose code came from a filter that emptied the set.
+
+    Where several candidates fell to one limit, the one that came closest is named: it is what a
+    changed request has to meet.
+    """
+    request, tenant = scale.request, scale.context.tenant
+    by_filter: dict[str, list[Weighing]] = {}
+    for weighing in weighings:
+        by_filter.setdefault(fell[weighing.route.route_id], []).append(weighing)
+    if code == "CAPABILITY_UNAVAILABLE":
+        return tuple(
+            Limit(
+                name=f"routes_with.{name}",
+                limit=1,
+                observed=sum(has_all(route.capabilities, (name,)) for route in routes),
+            )
+            for name in sorted(set(request.required_capabilities))
+        )
+    if code == "POLICY_DENIED":
+        return (Limit(name="routes_in_allowed_regions", limit=1, observed=0),)
+    if code == "QUALITY_FLOOR_UNMET":
+        best = max(w.route.quality_milli for w in by_filter["quality_floor"])
+        return (Limit(name="quality_milli", limit=bounds.quality_floor, observed=best),)
+    if code == "NO_CAPABLE_ROUTE":
+        return (*_fallen(fell), *_closest_token_limits(by_filter.get("token_limits", ()), bounds))
+    if code == "TOKEN_BUDGET_EXCEEDED":
+        smallest = min(w.need_kv for w in by_filter["token_budget"]) - bounds.output
+        return over_caps(request, tenant, model, smallest)
+    if code == "TENANT_RATE_LIMIT":
+        tokens = min(w.need_kv for w in by_filter["tenant_rate"])
+        return (_tokens_per_minute(tenant, tokens),)
+    if code == "CAPACITY_SHED":
+        return _closest_capacity(by_filter, bounds)
+    if code == "DEADLINE_INSUFFICIENT":
+        soonest = min(w.e2e_us for w in by_filter["deadline"])
+        return (Limit(name="deadline_us", limit=bounds.deadline_us, observed=soonest),)
+    if code == "UNPRICED_MODEL":
+        return (Limit(name="priced_routes", limit=1, observed=0),)
+    if code == "TENANT_BUDGET_EXHAUSTED":
+        return over_tenant_budget(tenant, _cheapest(by_filter["tenant_budget"]))
+    cheapest = _cheapest(by_filter["cost"])
+    return over((("request.max_cost_pico", bounds.max_cost_pico),), cheapest)
+
+
+def _tokens_per_minute(tenant: TenantState, tokens: int) -> Limit:
+    return Limit(
+        name="tenant.tokens_per_minute",
+        limit=tenant.tokens_per_minute or 0,
+        observed=tenant.tokens_in_minute + tokens,
+    )
+
+
+def _cheapest(weighings: Iterable[Weighing]) -> int:
+    return min(w.cost_pico or 0 for w in weighings)
+
+
+def _fallen(fell: Mapping[str, str]) -> tuple[Limit, ...]:
+    """How many candidates fell at which filter; without any candidate, that there was none."""
+    if not fell:
+        return (Limit(name="candidates", limit=1, observed=0),)
+    counted = sorted(Counter(fell.values()).items())
+    return tuple(Limit(name=f"fell_at.{name}", limit=0, observed=n) for name, n in counted)
+
+
+def _closest_token_limits(weighings: Iterable[Weighing], bounds: Bounds) -> tuple[Limit, ...]:
+    """The token limits of the roomiest route among those that fell to them."""
+    roomiest = max(weighings, key=_roominess, default=None)
+    if roomiest is None:
+        return ()
+    route, total = roomiest.route, roomiest.need_kv
+    return (
+        *over((("route.max_input_tokens", route.max_input_tokens),), total - bounds.output),
+        *over((("route.max_output_tokens", route.max_output_tokens),), bounds.output),
+        *over((("route.max_total_tokens", route.max_total_tokens),), total),
+    )
+
+
+def _roominess(weighing: Weighing) -> tuple[int, int, str]:
+    route = weighing.route
+    return route.max_total_tokens, route.max_output_tokens, route.route_id
+
+
+def _closest_capacity(by_filter: Mapping[str, list[Weighing]], bounds: Bounds) -> tuple[Limit, ...]:
+    """One limit for each kind of capacity that somebody fell to."""
+    limits = []
+    if stale := by_filter.get("snapshot_age"):
+        least = min(w.probes for w in stale)
+        limits.append(Limit(name="probes", limit=bounds.probe_allowance, observed=least))
+    if full := by_filter.get("kv_capacity"):
+        best = max(full, key=lambda w: (w.room_kv - w.need_kv, w.route.route_id))
+        limits.append(Limit(name="free_kv_tokens", limit=best.room_kv, observed=best.need_kv))
+    if long := by_filter.get("queue_length"):
+        best = min(long, key=lambda w: (w.waiting - w.queue_limit, w.route.route_id))
+        limits.append(Limit(name="waiting_requests", limit=best.queue_limit, observed=best.waiting))
+    if old := by_filter.get("queue_age"):
+        best = min(
+            old, key=lambda w: (w.oldest_wait_us - w.route.queue_age_limit_us, w.route.route_id)
+        )
+        limits.append(
+            Limit(
+                name="oldest_wait_us",
+                limit=best.route.queue_age_limit_us,
+                observed=best.oldest_wait_us,
+            )
+        )
+    return tuple(limits)

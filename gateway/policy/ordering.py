@@ -1,0 +1,35 @@
+"""The explainable order among candidates that passed every filter; the rule is data (RTE-1)."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from gateway.policy.estimates import Weighing
+
+UNPRICED_LAST: Final = 1 << 63
+"""Above any price: a candidate without one comes after those that have one."""
+
+_KEYS: Final[dict[str, Callable[[Weighing], tuple[int, str]]]] = {
+    "e2e": lambda w: (w.e2e_us, ""),
+    "cost": lambda w: (UNPRICED_LAST if w.cost_pico is None else w.cost_pico, ""),
+    "quality": lambda w: (-w.route.quality_milli, ""),
+    "route_id": lambda w: (0, w.route.route_id),
+}
+
+
+def first(rule: tuple[str, ...], left: Iterable[Weighing]) -> tuple[Weighing, str]:
+    """Return the winner and the reason that it won: the part of the rule that set it apart.
+
+    Candidates are compared by each part in turn, the best of `left` (at least one) going on.
+    `route_id` breaks the last tie, so the order of the input can't matter (ADM-2). The reason is
+    ONLY_CANDIDATE, or FIRST_BY_<part> of the part that left the winner alone.
+    """
+    remaining = list(left)
+    reason = "ONLY_CANDIDATE"
+    for part in (*rule, "route_id"):
+        if len(remaining) == 1:
+            break
+        key = _KEYS[part]
+        best = min(map(key, remaining))
+        remaining = [w for w in remaining if key(w) == best]
+        reason = f"FIRST_BY_{part.upper()}"
+    return remaining[0], reason

@@ -1,0 +1,249 @@
+"""What the ledger keeps of a decision, and the same decision made again from it (RTE-3, RTE-4)."""
+
+import json
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from typing import Final, Literal
+
+import msgspec
+
+from gateway.policy.admission import decide
+from gateway.policy.values import (
+    AdmissionContext,
+    CapacitySnapshot,
+    Decision,
+    Evaluation,
+    InferenceRequest,
+    RoutePolicy,
+    RouteState,
+    TenantState,
+    Value,
+)
+from ledger.rates import RateTable
+
+CODE_REVISION: Final = "policy-1"
+"""Of the deciding code. Whoever changes what `decide` returns for any input raises it; a golden
+test over a fixed corpus of inputs tells when. A decision of another revision isn't comparable."""
+
+SnapshotOf = Callable[[str, int], CapacitySnapshot]
+
+
+class RouteInput(Value, frozen=True, kw_only=True):
+    """A route's state by reference: its snapshot is a row of the ledger, found by revision."""
+
+    route_id: str
+    healthy: bool
+    snapshot_revision: int | None
+    reserved_since_kv_tokens: int = 0
+    accepted_since: int = 0
+    probes_in_flight: int = 0
+
+
+class DecisionInputs(Value, frozen=True, kw_only=True):
+    """What `decide` was given: by value, or by the revision under which the ledger has it."""
+
+    request: InferenceRequest
+    tenant: TenantState
+    now_us: int
+    policy_revision: str
+    rate_table_version: str
+    evaluations_seq: int  # the evaluations known then: those up to this place in the chain
+    routes: tuple[RouteInput, ...]
+
+
+def inputs_of(
+    *,
+    request: InferenceRequest,
+    tenant: TenantState,
+    route_states: Iterable[RouteState],
+    now_us: int,
+    policy_revision: str,
+    rate_table_version: str,
+    evaluations_seq: int,
+) -> DecisionInputs:
+    """Return the inputs with every snapshot replaced by its revision."""
+    return DecisionInputs(
+        request=request,
+        tenant=tenant,
+        now_us=now_us,
+        policy_revision=policy_revision,
+        rate_table_version=rate_table_version,
+        evaluations_seq=evaluations_seq,
+        routes=tuple(
+            [
+                RouteInput(
+                    route_id=state.route_id,
+                    healthy=state.healthy,
+                    snapshot_revision=state.snapshot.revision if state.snapshot else None,
+                    reserved_since_kv_tokens=state.reserved_since_kv_tokens,
+                    accepted_since=state.accepted_since,
+                    probes_in_flight=state.probes_in_flight,
+                )
+                for state in route_states
+            ]
+        ),
+    )
+
+
+def encode_inputs(
+    *,
+    request: InferenceRequest,
+    tenant: TenantState,
+    route_states: Iterable[RouteState],
+    now_us: int,
+    policy_revision: str,
+    rate_table_version: str,
+    evaluations_seq: int,
+) -> str:
+    """Return the canonical text of the inputs, for the ledger (see `inputs_of`)."""
+    return canonical(
+        inputs_of(
+            request=request,
+            tenant=tenant,
+            route_states=route_states,
+            now_us=now_us,
+            policy_revision=policy_revision,
+            rate_table_version=rate_table_version,
+            evaluations_seq=evaluations_seq,
+        )
+    )
+
+
+def encode_decision(decision: Decision) -> str:
+    """Return the canonical text of a decision."""
+    return canonical(decision)
+
+
+_ENCODER = msgspec.json.Encoder()
+_INPUTS = msgspec.json.Decoder(DecisionInputs)
+_DECISION = msgspec.json.Decoder(Decision)
+
+
+def canonical(value: Value) -> str:
+    """Return a value as JSON text in ASCII: arrays in field order, no space, no choice left."""
+    text = _ENCODER.encode(value).decode()
+    if text.isascii():
+        return text
+    return json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":"))
+
+
+def decode_inputs(inputs_json: str) -> DecisionInputs:
+    """Return recorded inputs; msgspec.ValidationError where the text is not one's."""
+    return _INPUTS.decode(inputs_json)
+
+
+def decode_decision(decision_json: str) -> Decision:
+    """Return a recorded decision; msgspec.ValidationError where the text is not one's."""
+    return _DECISION.decode(decision_json)
+
+
+def digest(inputs_json: str, decision_json: str) -> bytes:
+    """Return sha256(inputs, 0x00, decision)."""
+    return sha256(f"{inputs_json}\0{decision_json}".encode()).digest()
+
+
+def redecide(
+    inputs: DecisionInputs,
+    policy: RoutePolicy,
+    rates: RateTable,
+    snapshots: SnapshotOf,
+    evaluations: tuple[Evaluation, ...],
+) -> Decision:
+    """Return the decision that recorded inputs lead to under a policy, rates and snapshots.
+
+    With those that the inputs name it is the recorded one (RTE-3), with others what would have
+    been decided (RTE-4). `snapshots` returns a route's snapshot of a revision.
+    """
+    states = tuple(
+        [
+            RouteState(
+                route_id=each.route_id,
+                healthy=each.healthy,
+                snapshot=None
+                if each.snapshot_revision is None
+                else snapshots(each.route_id, each.snapshot_revision),
+                reserved_since_kv_tokens=each.reserved_since_kv_tokens,
+                accepted_since=each.accepted_since,
+                probes_in_flight=each.probes_in_flight,
+            )
+            for each in inputs.routes
+        ]
+    )
+    context = AdmissionContext(
+        now_us=inputs.now_us,
+        tenant=inputs.tenant,
+        route_states=states,
+        rates=rates,
+        evaluations=evaluations,
+    )
+    return decide(inputs.request, policy.routes, context, policy)
+
+
+Verdict = Literal["identical", "different", "not_comparable"]
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision as the ledger has it."""
+
+    request_id: str
+    code_revision: str
+    inputs_json: str
+    decision_json: str
+    digest: bytes
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """A recorded decision next to the one made again; `differences` names fields, not all text."""
+
+    request_id: str
+    verdict: Verdict
+    differences: tuple[str, ...] = ()
+
+
+def compare(
+    recorded: Recorded,
+    inputs: DecisionInputs,
+    policy: RoutePolicy,
+    rates: RateTable,
+    snapshots: SnapshotOf,
+    evaluations: tuple[Evaluation, ...],
+) -> Comparison:
+    """Return whether the recorded decision and digest are, byte for byte, what comes out again.
+
+    A decision of another code revision is `not_comparable`, never `different` (RTE-3).
+    """
+    if recorded.code_revision != CODE_REVISION:
+        return Comparison(request_id=recorded.request_id, verdict="not_comparable")
+    again = encode_decision(redecide(inputs, policy, rates, snapshots, evaluations))
+    differences = []
+    if again != recorded.decision_json:
+        differences += field_differences(recorded.decision_json, again)
+    if digest(recorded.inputs_json, recorded.decision_json) != recorded.digest:
+        differences.append("digest: it is not the hash of the recorded inputs and decision")
+    return Comparison(
+        request_id=recorded.request_id,
+        verdict="different" if differences else "identical",
+        differences=tuple(differences),
+    )
+
+
+def field_differences(recorded_json: str, again_json: str) -> list[str]:
+    """Return one line for each field in which two decisions differ; never an empty list."""
+    try:
+        recorded, again = decode_decision(recorded_json), decode_decision(again_json)
+    except msgspec.DecodeError as error:
+        return [f"the recorded text is no decision: {error}"]
+    lines = [
+        f"{name}: recorded {_shown(getattr(recorded, name))}, again {_shown(getattr(again, name))}"
+        for name in Decision.__struct_fields__
+        if getattr(recorded, name) != getattr(again, name)
+    ]
+    return lines or ["the texts differ, the values don't: the recorded text is not canonical"]
+
+
+def _shown(value: object) -> str:
+    text = _ENCODER.encode(value).decode()
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+
+
+SHOWN_CHARS: Final = 400
