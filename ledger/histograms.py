@@ -9,6 +9,7 @@ several pairs, and buckets may repeat: joining the bytes of histograms is mergin
 writes the canonical form (ascending, full pairs first), so that equal histograms are equal bytes.
 """
 
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -72,7 +73,7 @@ def pack(counts: Mapping[int, int]) -> bytes:
             count -= PAIR_COUNT_MAX
         if count:
             pairs += (bucket, count)
-    return np.array(pairs, dtype="<u2").tobytes()
+    return struct.pack(f"<{len(pairs)}H", *pairs)
 
 
 def unpack(packed: Iterable[bytes]) -> Counts:

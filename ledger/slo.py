@@ -5,7 +5,7 @@ parts per million, compared as rationals. `ledger.slo_burn` turns the counts int
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, Protocol
 
@@ -116,6 +116,10 @@ class SloDefinition:
     rules: tuple[BurnRule, ...] = ()
     left_out: tuple[str, ...] = ()  # default rules that can't hold here, each with its reason
     control_action: str = ""  # what is done about it (SLO-4)
+    key: str = field(init=False)  # `slo_id@revision`: a new revision is counted anew
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", f"{self.slo_id}@{self.revision}")
 
     @property
     def target(self) -> Fraction:
@@ -125,11 +129,6 @@ class SloDefinition:
     def budget(self) -> Fraction:
         """The share of valid requests that may be bad."""
         return Fraction(PPM - self.target_ppm, PPM)
-
-    @property
-    def key(self) -> str:
-        """`slo_id@revision`: what counts are kept under, so that a new revision starts anew."""
-        return f"{self.slo_id}@{self.revision}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,8 +223,11 @@ def default_rules(
 
 def judge(definition: SloDefinition, receipt: Judged) -> Verdict | None:
     """How the request counts: good, bad, or None where it is not in the denominator (SLO-0)."""
-    if not definition.selector.covers(receipt):
-        return None
+    return judge_covered(definition, receipt) if definition.selector.covers(receipt) else None
+
+
+def judge_covered(definition: SloDefinition, receipt: Judged) -> Verdict | None:
+    """As `judge`, of a request that the caller knows to lie in the selector's slice."""
     return _JUDGES[definition.indicator](definition, receipt)
 
 

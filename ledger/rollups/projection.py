@@ -26,6 +26,7 @@ from ledger.slo import SloDefinition
 from ledger.slo_defaults import DEFAULT_SLOS
 
 SERIES_CACHE_LIMIT = 100_000
+PACK_ABOVE_BYTES = 2_048
 
 _NO_LATENCIES = (b"",) * len(LATENCIES)
 _PREDECESSOR = f"{select(Receipt)} WHERE request_id = ? AND revision = ?"
@@ -113,9 +114,9 @@ class Rollups:
 
     def _write_totals(self, connection: sqlite3.Connection, batch: Batch, state: State) -> None:
         rows: list[tuple[int, ...]] = []
-        for (bucket_us, dimensions), sums in batch.totals.items():
+        for (bucket_us, dimensions), group in batch.groups.items():
             series_id = self._series_id(connection, self._series, "series", DIMENSIONS, dimensions)
-            measures = measures_of(sums)
+            measures = measures_of(group.sums)
             rows.extend(
                 (grain_min, start_us, series_id, *measures)
                 for grain_min, start_us in _buckets(bucket_us, state)
@@ -216,11 +217,14 @@ def _buckets(bucket_us: int, state: State) -> Iterable[tuple[int, int]]:
 
 
 def _merge(packed: bytes, added: Histogram) -> bytes:
-    """The canonical packed histogram with counts added or taken away."""
+    """The packed histogram with counts added, or taken away.
+
+    Additions are joined on, a fraction of the work; a run of pairs that grew long is packed anew.
+    """
     if not added:
         return packed
-    if not packed and min(added.values()) > 0:
-        return histograms.pack(added)
+    if min(added.values()) > 0 and len(packed) < PACK_ABOVE_BYTES:
+        return packed + histograms.pack(added)
     counts = histograms.unpack((packed,))
     counts[np.fromiter(added.keys(), np.int64)] += np.fromiter(added.values(), np.int64)
     return histograms.pack_counts(counts)
