@@ -111,7 +111,8 @@ class Replica:
     def next_event_ps(self) -> int | None:
         """Return a time after `now_ps` before which no job ends; None where none is left.
 
-        It is a bound: a job may end later, and advancing to it always makes progress.
+        It is a bound: a job may end later, and advancing to it always makes progress. What was
+        handed in for `now_ps` itself may be refused or cancelled at that very moment.
         """
         return self._bounded(self._state.planned_end)
 
