@@ -1,0 +1,185 @@
+"""The live backend: one replica driven by a clock that its owner passes in (SIM-1, PRV-1).
+
+Tokens leave when they are due; a cancel is acknowledged at the next iteration boundary. All
+waiting goes through the injected clock and sleep, so tests run it in virtual time.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from simulator.engine import Replica
+from simulator.scheduler import Finished, Job, Snapshot
+from simulator.timing import PS_PER_S
+
+MAX_STREAMS = 100_000
+"""A named limit on jobs in flight; beyond it `submit` raises OverflowError."""
+
+
+async def sleep_ps(duration_ps: int) -> None:
+    """Sleep on the event loop's own timers, at least for `duration_ps` of real time."""
+    await asyncio.sleep(duration_ps / PS_PER_S)
+
+
+class LiveClock:
+    """Maps the injected clock's picoseconds to simulated ones, exactly, from `start_ps` on.
+
+    `time_scale` is how many simulated seconds pass in a real one; it must be positive.
+    """
+
+    def __init__(self, clock: Callable[[], int], time_scale: float) -> None:
+        if not time_scale > 0:
+            raise ValueError("time_scale must be positive")
+        self._clock, self._start_ps = clock, clock()
+        self._scale = Fraction(time_scale).limit_denominator(1_000_000) or Fraction(time_scale)
+
+    def now_ps(self) -> int:
+        """Return the simulated time, rounded down."""
+        passed = self._clock() - self._start_ps
+        return passed * self._scale.numerator // self._scale.denominator
+
+    def real_ps(self, simulated_ps: int) -> int:
+        """Return the real duration of a simulated one, rounded up, so that no wake is early."""
+        return -(-simulated_ps * self._scale.denominator // self._scale.numerator)
+
+
+class TokenStream:
+    """The tokens of one job: iterate over their indices as they come due, then read `finished`."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.finished: Finished | None = None
+        self._available = self._taken = 0
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def __aiter__(self) -> "TokenStream":
+        return self
+
+    async def __anext__(self) -> int:
+        while self._taken >= self._available:
+            if self.finished is not None:
+                raise StopAsyncIteration
+            await self._changed()
+        self._taken += 1
+        return self._taken - 1
+
+    async def ended(self) -> Finished:
+        """Return how the job ended, once it has."""
+        while self.finished is None:
+            await self._changed()
+        return self.finished
+
+    def deliver(self, tokens: int, finished: Finished | None = None) -> None:
+        """Make the first `tokens` tokens available, and the end known."""
+        if tokens > self._available or finished is not None:
+            self._available, self.finished = max(tokens, self._available), finished
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._waiters.clear()
+
+    async def _changed(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+
+class LiveReplica:
+    """A replica that runs with the clock while `run` does; its owner starts and supervises that.
+
+    The replica should retain a bounded number of ended jobs. Job ids must be new, arrivals are
+    set to the moment of submission.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        clock: Callable[[], int],
+        sleep: Callable[[int], Awaitable[None]] = sleep_ps,
+        time_scale: float = 1.0,
+    ) -> None:
+        self.replica = replica
+        self._clock, self._sleep = LiveClock(clock, time_scale), sleep
+        self._streams: dict[int | str, TokenStream] = {}
+        self._waker: asyncio.Future[None] | None = None
+        self._woken = False
+
+    def submit(self, job: Job) -> TokenStream:
+        """Hand in a job that arrives now and return its tokens as they come due.
+
+        Raises ValueError for an id still known, OverflowError beyond MAX_STREAMS.
+        """
+        if len(self._streams) >= MAX_STREAMS:
+            raise OverflowError(f"{MAX_STREAMS} simulated streams are in flight")
+        stream = TokenStream(replace(job, arrival_ps=self._now_ps()))
+        self.replica.submit(stream.job)
+        self._streams[job.job_id] = stream
+        self._wake()
+        return stream
+
+    async def cancel(self, job_id: int | str) -> Finished | None:
+        """Return how the job ended once its cancel is acknowledged; None where it isn't known.
+
+        A job that completes before the next boundary stays completed.
+        """
+        stream = self._streams.get(job_id)
+        if stream is None:
+            return None
+        self.replica.cancel(job_id, self._now_ps())
+        self._wake()
+        return await stream.ended()
+
+    def snapshot(self) -> Snapshot:
+        """Return the replica's load now (SCH-2)."""
+        return self.replica.snapshot(self._now_ps())
+
+    async def run(self) -> None:
+        """Deliver tokens as they come due, until cancelled."""
+        while True:
+            self._woken = False
+            self._deliver(self._now_ps())
+            due_ps = self.replica.next_token_ps()
+            await self._wait(due_ps)
+
+    def _now_ps(self) -> int:
+        return max(self._clock.now_ps(), self.replica.now_ps)
+
+    def _deliver(self, now_ps: int) -> None:
+        finished = self.replica.advance_to(now_ps)
+        for job_id, tokens in self.replica.running_progress():
+            stream = self._streams.get(job_id)
+            if stream is not None:
+                stream.deliver(tokens)
+        for end in finished:
+            stream = self._streams.pop(end.job_id, None)
+            if stream is not None:
+                stream.deliver(end.output_tokens, end)
+
+    def _wake(self) -> None:
+        self._woken = True
+        if self._waker is not None and not self._waker.done():
+            self._waker.set_result(None)
+
+    async def _wait(self, due_ps: int | None) -> None:
+        """Return when `due_ps` has come, or when something was handed in meanwhile."""
+        self._waker = waker = asyncio.get_running_loop().create_future()
+        if self._woken:
+            return
+        sleeper: asyncio.Future[None] | None = None
+        if due_ps is not None:
+            real_ps = self._clock.real_ps(max(0, due_ps - self._clock.now_ps()))
+            sleeper = asyncio.ensure_future(_sleep_then(self._sleep, real_ps, waker))
+        try:
+            await waker
+        finally:
+            if sleeper is not None:
+                sleeper.cancel()
+
+
+async def _sleep_then(
+    sleep: Callable[[int], Awaitable[None]], duration_ps: int, waker: "asyncio.Future[None]"
+) -> None:
+    await sleep(duration_ps)
+    if not waker.done():
+        waker.set_result(None)
