@@ -72,6 +72,7 @@ def dimensions_of(receipt: Receipt) -> Dimensions:
         receipt.status,
         receipt.terminal_error_code or "",
         "" if receipt.degraded_from is None else "1",
+        "" if receipt.schema_valid is None else str(receipt.schema_valid),
     )
 
 

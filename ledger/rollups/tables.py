@@ -34,6 +34,7 @@ DIMENSIONS: tuple[str, ...] = (
     "status",
     "reason",  # terminal_error_code
     "degraded",  # "1" or ""
+    "schema_valid",  # "1", "0" or "": none was asked for
 )
 LATENCY_DIMENSIONS: tuple[str, ...] = (
     "logical_model",

@@ -1,0 +1,64 @@
+"""`manage.py rebuild_rollups [--check]`: rollups made anew, or proved equal to the receipts."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from ledger.errors import LedgerError
+from ledger.lock import LedgerLock
+from ledger.reading import connect_read_only
+from ledger.rollups.rebuild import first_difference, rebuild
+
+
+class Command(BaseCommand):
+    help = (
+        "Makes the rollups again from the receipts (no server may run on the ledger). "
+        "With --check, changes nothing and exits 1, naming the first row that differs."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--check", action="store_true", help="compare with the receipts, change nothing"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        path = Path(settings.WEIGHBRIDGE_DB)
+        try:
+            if options["check"]:
+                self._check(path)
+            else:
+                self._rebuild(path)
+        except LedgerError as error:
+            raise CommandError(str(error)) from error
+
+    def _check(self, path: Path) -> None:
+        connection = connect_read_only(path)
+        try:
+            difference = first_difference(connection, progress=self._report)
+        except (sqlite3.OperationalError, LookupError) as error:
+            raise CommandError(f"The rollups can't be read: {error}.") from error
+        finally:
+            connection.close()
+        if difference is not None:
+            raise CommandError(f"The rollups differ from the receipts. {difference}")
+        self.stdout.write("The rollups equal the receipts.")
+
+    def _rebuild(self, path: Path) -> None:
+        connect_read_only(path).close()  # LedgerNotReady where there is no ledger
+        lock = LedgerLock.take(path)
+        try:
+            connection = sqlite3.connect(path, isolation_level=None)
+            try:
+                position = rebuild(connection, progress=self._report)
+            finally:
+                connection.close()
+        finally:
+            lock.release()
+        self.stdout.write(f"Rollups rebuilt up to row {position} of the chain.")
+
+    def _report(self, receipts: int) -> None:
+        if self.stderr.isatty():
+            self.stderr.write(f"\r{receipts:,} receipts", ending="")
