@@ -1,1 +1,68 @@
-"""Ledger files for tests: each is a copy of one migrated template, never the ORM's test database."""
+"""Ledger files for tests: copies of one migrated template, never the ORM's test database."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledger.reading import connect_read_only
+from ledger.store import Store
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def migrate_ledger(path: Path) -> None:
+    """Migrates the ledger at `path` in a process of its own, as an operator would."""
+    environment = {
+        **os.environ,
+        "WEIGHBRIDGE_VAR": str(path.parent),
+        "WEIGHBRIDGE_DB": str(path),
+        "WEIGHBRIDGE_CONSOLE_DB": str(path.with_name("console.sqlite3")),
+    }
+    subprocess.run(
+        [sys.executable, "manage.py", "migrate", "--database", "ledger", "--skip-checks"],
+        cwd=ROOT,
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
+
+
+@pytest.fixture(scope="session")
+def ledger_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A freshly migrated ledger file, to be copied and never opened for writing."""
+    path = tmp_path_factory.mktemp("template") / "ledger.sqlite3"
+    migrate_ledger(path)
+    # One file, without a log beside it, can be copied; its journal mode stays WAL.
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return path
+
+
+@pytest.fixture
+def ledger_path(ledger_template: Path, tmp_path: Path) -> Path:
+    """An empty migrated ledger of this test's own: a real file, in WAL."""
+    path = tmp_path / "ledger.sqlite3"
+    shutil.copyfile(ledger_template, path)
+    return path
+
+
+@pytest.fixture
+def store(ledger_path: Path) -> Iterator[Store]:
+    """The open store of `ledger_path`, closed after the test."""
+    with Store.open(ledger_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def reader(ledger_path: Path) -> Iterator[sqlite3.Connection]:
+    """A read-only connection to `ledger_path`."""
+    connection = connect_read_only(ledger_path)
+    yield connection
+    connection.close()

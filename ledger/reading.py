@@ -1,0 +1,115 @@
+"""Read-only connections to a ledger, for every query.
+
+Nothing here may keep a transaction open: an open reader pins the write-ahead log, which then grows
+without end. So every statement is fetched to its end (`fetch`), and long walks go by keyset pages
+(`pages`), each a statement of its own.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ledger.chain import GENESIS, Head
+from ledger.errors import LedgerNotReady
+from ledger.records import RECORDS
+
+BUSY_TIMEOUT_MS = 2_000
+PAGE_ROWS = 1_000
+CONNECTIONS_LIMIT = 8  # ledgers that one thread keeps open
+
+Parameters = Sequence[Any]
+
+_local = threading.local()
+
+
+def connect_read_only(path: Path | str) -> sqlite3.Connection:
+    """A new read-only connection; rows are `sqlite3.Row`. LedgerNotReady where there is no file."""
+    file = Path(path).resolve()
+    try:
+        connection = sqlite3.connect(
+            f"{file.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+        )
+        connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        connection.execute("PRAGMA query_only=ON")
+        connection.execute("SELECT 1 FROM chain_head").fetchall()
+    except sqlite3.OperationalError as error:
+        raise LedgerNotReady(str(path), str(error)) from error
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def reader(path: Path | str) -> sqlite3.Connection:
+    """This thread's read-only connection to the ledger at `path`, opened once and kept.
+
+    A file that was put in another's place (a restore) gets a connection of its own.
+    """
+    try:
+        stat = Path(path).stat()
+    except FileNotFoundError as error:
+        raise LedgerNotReady(str(path), "there is no such file") from error
+    kept: dict[tuple[str, int, int], sqlite3.Connection] = _local.__dict__.setdefault("kept", {})
+    key = (str(path), stat.st_dev, stat.st_ino)
+    connection = kept.get(key)
+    if connection is None:
+        while len(kept) >= CONNECTIONS_LIMIT:
+            kept.pop(next(iter(kept))).close()
+        connection = kept[key] = connect_read_only(path)
+    return connection
+
+
+def fetch(connection: sqlite3.Connection, sql: str, values: Parameters = ()) -> list[Any]:
+    """Every row of a statement, read to its end at once; for answers of a known, small size."""
+    return connection.execute(sql, values).fetchall()
+
+
+def fetch_one(connection: sqlite3.Connection, sql: str, values: Parameters = ()) -> Any:
+    """The first row or None. Read to its end: a statement left half read holds a transaction."""
+    rows = connection.execute(sql, values).fetchall()
+    return rows[0] if rows else None
+
+
+def pages(
+    connection: sqlite3.Connection,
+    sql: str,
+    values: Parameters = (),
+    *,
+    after_seq: int = 0,
+    rows: int = PAGE_ROWS,
+) -> Iterator[Any]:
+    """All rows of `sql` in seq order, in bounded memory, with no transaction between pages.
+
+    `sql` selects `seq` first and ends in a WHERE condition, to which the keyset is added.
+    """
+    while True:
+        page = fetch(
+            connection, f"{sql} AND seq > ? ORDER BY seq LIMIT ?", (*values, after_seq, rows)
+        )
+        yield from page
+        if len(page) < rows:
+            return
+        after_seq = page[-1][0]
+
+
+def read_head(connection: sqlite3.Connection) -> Head | None:
+    """The chain's head as the last commit left it; None where its row is gone."""
+    row = fetch_one(connection, "SELECT size, entry_hash, frontier FROM chain_head WHERE id = 1")
+    if row is None:
+        return None
+    return Head(size=row[0], entry_hash=bytes(row[1]), frontier=bytes(row[2]))
+
+
+def entry_hash_at(connection: sqlite3.Connection, seq: int) -> bytes | None:
+    """The entry_hash of the row with this seq, whichever table holds it; None where none does.
+
+    Of seq 0, before the first row, it is the genesis: 32 zero bytes.
+    """
+    if seq == 0:
+        return GENESIS
+    sql = " UNION ALL ".join(
+        f"SELECT entry_hash FROM {record_type.TABLE} WHERE seq = :seq"  # noqa: S608 - record names
+        for record_type in RECORDS
+    )
+    row = connection.execute(sql, {"seq": seq}).fetchall()
+    return bytes(row[0][0]) if row else None

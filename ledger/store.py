@@ -1,0 +1,234 @@
+"""The ledger's only writer: one thread, one connection, group commit (LED-4, LED-6, LED-7).
+
+A commit takes whatever was queued while the last one ran, and waits for no company. Callers get
+their records' places in the chain when those are durable, and not before.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledger.chain import Head
+from ledger.errors import LedgerUnavailable
+from ledger.lock import LedgerLock
+from ledger.records import Record
+from ledger.statements import Appended
+from ledger.writer import Outcome, Projection, Writer
+
+__all__ = ["Appended", "Projection", "Store"]
+
+QUEUE_LIMIT_ROWS = 65_536
+BATCH_LIMIT_ROWS = 2_048
+IDLE_WAIT_S = 0.2  # quiet time before the log is checkpointed
+RETRY_WAIT_S = 1.0  # between two looks at a failing disk
+CLOSE_LIMIT_S = 30.0
+
+Places = tuple[Appended, ...]
+Done = tuple["asyncio.Future[Places]", Places | Exception]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    """One caller's records, and where the caller waits: in a thread, or on an event loop."""
+
+    records: Sequence[Record]
+    future: "Future[Places] | asyncio.Future[Places]"
+
+
+class Store:
+    """Appends records to the ledger. Made by `Store.open`, from any thread; used by all."""
+
+    def __init__(self, path: Path, lock: LedgerLock, writer: Writer) -> None:
+        self.path = path
+        self._lock = lock
+        self._writer = writer
+        self._queue: deque[_Pending] = deque()
+        self._queued_rows = 0
+        self._changed = threading.Condition()
+        self._closing = False
+        self._last_error: str | None = None
+        self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(cls, path: Path | str, *, projections: Sequence[Projection] = ()) -> "Store":
+        """The store of the migrated ledger at `path`, owned by this process from now on.
+
+        LedgerInUse where another process (or another Store) owns it; LedgerNotReady,
+        TriggersDiffer or LedgerDamaged where it must not be written to.
+        """
+        path = Path(path)
+        lock = LedgerLock.take(path)
+        try:
+            return cls(path, lock, Writer(path, projections))
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def head(self) -> Head:
+        """The chain's end as of the last durable commit."""
+        return self._writer.head
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the last write was durable and the writer lives: what /readyz asks."""
+        return self._last_error is None and self._thread.is_alive() and not self._closing
+
+    @property
+    def last_error(self) -> str | None:
+        """What failed last, None when a later write went well."""
+        return self._last_error
+
+    @property
+    def queued_rows(self) -> int:
+        return self._queued_rows
+
+    def append(self, records: Sequence[Record]) -> "Future[Places]":
+        """A future of the records' places, set when they are durable: all of them, in order.
+
+        It fails with RecordRefused (these records can't stand) or LedgerUnavailable (none can).
+        """
+        future: Future[Places] = Future()
+        future.set_running_or_notify_cancel()  # what is queued is written: it can't be cancelled
+        try:
+            self._enqueue(_Pending(records=records, future=future))
+        except LedgerUnavailable as error:
+            future.set_exception(error)
+        return future
+
+    async def commit(self, records: Sequence[Record]) -> Places:
+        """The records' places, once durable. Raises RecordRefused or LedgerUnavailable.
+
+        A caller that is cancelled while it waits has its records written all the same.
+        """
+        future: asyncio.Future[Places] = asyncio.get_running_loop().create_future()
+        self._enqueue(_Pending(records=records, future=future))
+        return await future
+
+    def flush(self) -> None:
+        """Returns when everything appended before is durable or has failed."""
+        self.append(()).result()
+
+    def close(self) -> None:
+        """Writes what is queued, closes the file, and gives up the ledger. Idempotent."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(CLOSE_LIMIT_S)
+        if self._thread.is_alive():
+            raise LedgerUnavailable(f"the writer didn't stop within {CLOSE_LIMIT_S:.0f} s")
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _enqueue(self, pending: _Pending) -> None:
+        rows = len(pending.records)
+        with self._changed:
+            if self._closing or not self._thread.is_alive():
+                raise LedgerUnavailable("the ledger is closed")
+            if self._queued_rows + rows > QUEUE_LIMIT_ROWS:
+                raise LedgerUnavailable(
+                    f"the ledger's queue is full: {self._queued_rows} of {QUEUE_LIMIT_ROWS} rows"
+                )
+            self._queue.append(pending)
+            self._queued_rows += rows
+            self._changed.notify()
+
+    def _run(self) -> None:
+        try:
+            while (batch := self._take()) is not None:
+                if batch:
+                    self._write(batch)
+                self._upkeep(idle=not batch)
+        finally:
+            try:
+                self._writer.close()
+            except Exception:
+                logger.exception("The ledger's file could not be closed cleanly.")
+            self._lock.release()
+
+    def _take(self) -> list[_Pending] | None:
+        """What is queued, up to a batch; empty when upkeep is due; None when all is done."""
+        with self._changed:
+            if not self._queue and not self._closing:
+                self._changed.wait(self._patience_s())
+            if not self._queue:
+                return None if self._closing else []
+            batch, rows = [self._queue.popleft()], 0
+            rows = len(batch[0].records)
+            while self._queue and rows + len(self._queue[0].records) <= BATCH_LIMIT_ROWS:
+                batch.append(self._queue.popleft())
+                rows += len(batch[-1].records)
+            self._queued_rows -= rows
+            return batch
+
+    def _patience_s(self) -> float | None:
+        if self._last_error is not None:
+            return RETRY_WAIT_S
+        return IDLE_WAIT_S if self._writer.checkpoint_due(idle=True) else None
+
+    def _write(self, batch: list[_Pending]) -> None:
+        results: Sequence[Outcome | LedgerUnavailable]
+        try:
+            results = self._writer.commit([pending.records for pending in batch])
+        except LedgerUnavailable as error:
+            self._failed(error)
+            results = [LedgerUnavailable(str(error)) for _ in batch]
+        else:
+            self._last_error = None
+        _deliver(batch, results)
+
+    def _upkeep(self, *, idle: bool) -> None:
+        """Between two commits: a checkpoint when due; when idle, another look at a bad disk."""
+        try:
+            if self._last_error is not None:
+                if idle:
+                    self._writer.probe()
+                    self._last_error = None
+            elif self._writer.checkpoint_due(idle=idle):
+                self._writer.checkpoint()
+        except LedgerUnavailable as error:
+            self._failed(error)
+
+    def _failed(self, error: LedgerUnavailable) -> None:
+        if self._last_error is None:
+            logger.error("The ledger can't be written: %s", error)
+        self._last_error = str(error)
+
+
+def _deliver(batch: Sequence[_Pending], results: Sequence[Places | Exception]) -> None:
+    """Hands every caller its result; each event loop is woken once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Done]] = {}
+    for pending, result in zip(batch, results, strict=True):
+        future = pending.future
+        if isinstance(future, asyncio.Future):
+            by_loop.setdefault(future.get_loop(), []).append((future, result))
+        elif isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+    for loop, done in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle, done)
+
+
+def _settle(done: Sequence[Done]) -> None:
+    for future, result in done:
+        if future.done():
+            continue
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)

@@ -1,0 +1,263 @@
+"""Batches of records made durable over one connection: the part of the store that knows SQLite.
+
+Used by one thread. A batch is one transaction: rows, projections and the chain's head stand in it
+together or not at all, and the head in memory moves only when it is durable.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ledger.chain import BadHead, Builder, Head
+from ledger.errors import LedgerDamaged, LedgerNotReady, LedgerUnavailable, RecordRefused
+from ledger.reading import entry_hash_at, fetch_one, read_head
+from ledger.records import RECORDS, Record
+from ledger.rows import select
+from ledger.statements import Appended, Rows, inserts, prepare
+from ledger.triggers import check_triggers
+
+BUSY_TIMEOUT_MS = 5_000
+CACHE_KIB = 65_536
+CACHED_STATEMENTS = 512
+WAL_PAGES_IDLE = 1_000  # checkpoint when there is nothing else to do
+WAL_PAGES_BUSY = 8_000  # checkpoint between two commits: 32 MiB
+PAGES_PER_ROW_GUESS = 4  # until the first checkpoint has said
+
+Outcome = tuple[Appended, ...] | RecordRefused
+
+
+class Projection(Protocol):
+    """State kept beside the records, in their transaction (rollups, open holds).
+
+    `apply` writes over the connection alone, and keeps nothing: its transaction may be undone.
+    """
+
+    def apply(
+        self, connection: sqlite3.Connection, rows: Sequence[tuple[Record, Appended]]
+    ) -> None: ...
+
+
+class Writer:
+    """Commits batches, checkpoints, and reopens its connection after a fault of the disk."""
+
+    def __init__(self, path: Path, projections: Sequence[Projection] = ()) -> None:
+        self._path = path
+        self._projections = tuple(projections)
+        self._connection: sqlite3.Connection | None = None
+        self._rows_since_checkpoint = 0
+        self._pages_per_row = float(PAGES_PER_ROW_GUESS)
+        self.head = Head()
+        self.open()
+
+    def open(self) -> None:
+        """Opens the file, checks schema, triggers and head. LedgerNotReady, TriggersDiffer, …"""
+        if not self._path.exists():
+            raise LedgerNotReady(str(self._path), "there is no such file")
+        connection = sqlite3.connect(
+            self._path,
+            isolation_level=None,
+            check_same_thread=False,  # opened by the caller, then used by the writer's thread
+            cached_statements=CACHED_STATEMENTS,
+        )
+        try:
+            for pragma in (
+                f"busy_timeout={BUSY_TIMEOUT_MS}",
+                "journal_mode=WAL",
+                "synchronous=FULL",
+                "wal_autocheckpoint=0",
+                "temp_store=MEMORY",
+                f"cache_size=-{CACHE_KIB}",
+            ):
+                connection.execute(f"PRAGMA {pragma}").fetchall()
+            _check_schema(connection, self._path)
+            check_triggers(connection)
+            self.head = _checked_head(connection, self._path)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def commit(self, batch: Sequence[Sequence[Record]]) -> list[Outcome]:
+        """For each caller's records their places, or why they were refused; all of it durable.
+
+        Raises LedgerUnavailable where the disk, not a record, is at fault: then nothing is written.
+        """
+        try:
+            connection = self._connected()
+            try:
+                return self._together(connection, batch)
+            except Exception as error:
+                if _of_the_environment(error):
+                    raise
+                _roll_back(connection)
+            return self._one_by_one(connection, batch)
+        except Exception as error:
+            self._abandon()
+            if isinstance(error, LedgerUnavailable):
+                raise
+            raise LedgerUnavailable(f"nothing was recorded: {error}") from error
+
+    def probe(self) -> None:
+        """Returns when a transaction can be made durable; LedgerUnavailable when not."""
+        try:
+            connection = self._connected()
+            connection.execute("BEGIN IMMEDIATE")
+            _write_head(connection, self.head)
+            connection.execute("COMMIT")
+        except Exception as error:
+            self._abandon()
+            raise LedgerUnavailable(f"the ledger's disk is still failing: {error}") from error
+
+    def checkpoint_due(self, *, idle: bool) -> bool:
+        limit = WAL_PAGES_IDLE if idle else WAL_PAGES_BUSY
+        return self._rows_since_checkpoint * self._pages_per_row >= limit
+
+    def checkpoint(self) -> None:
+        """Copies the write-ahead log into the file as far as readers allow, without waiting."""
+        try:
+            found = fetch_one(self._connected(), "PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.Error as error:
+            self._abandon()
+            raise LedgerUnavailable(f"the ledger can't be checkpointed: {error}") from error
+        pages = found[1]
+        if self._rows_since_checkpoint and pages > 0:
+            self._pages_per_row = pages / self._rows_since_checkpoint
+        self._rows_since_checkpoint = 0
+
+    def close(self) -> None:
+        """Closes the connection; SQLite checkpoints where no reader is left."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self.open()
+        if self._connection is None:
+            raise LedgerUnavailable("the ledger's connection is closed")
+        return self._connection
+
+    def _abandon(self) -> None:
+        """Drops a connection whose state is in doubt: the next use reads the head from the file."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except sqlite3.Error:
+                return  # the fault that brought us here is the one that is reported
+
+    def _together(
+        self, connection: sqlite3.Connection, batch: Sequence[Sequence[Record]]
+    ) -> list[Outcome]:
+        """The whole batch in one go: the common case."""
+        builder, rows = Builder(self.head), Rows()
+        outcomes: list[Outcome] = [prepare(builder, records, rows) for records in batch]
+        connection.execute("BEGIN IMMEDIATE")
+        self._write(connection, rows)
+        for projection in self._projections:
+            projection.apply(connection, _placed(batch, outcomes))
+        self._finish(connection, builder.head)
+        return outcomes
+
+    def _one_by_one(
+        self, connection: sqlite3.Connection, batch: Sequence[Sequence[Record]]
+    ) -> list[Outcome]:
+        """Each caller in a savepoint, so that a bad record fails its own caller alone."""
+        head, outcomes = self.head, list[Outcome]()
+        connection.execute("BEGIN IMMEDIATE")
+        for records in batch:
+            builder, rows = Builder(head), Rows()
+            connection.execute("SAVEPOINT caller")
+            try:
+                outcome = prepare(builder, records, rows)
+                self._write(connection, rows)
+                for projection in self._projections:
+                    projection.apply(connection, _placed((records,), (outcome,)))
+            except Exception as error:
+                if _of_the_environment(error):
+                    raise
+                connection.execute("ROLLBACK TO caller")
+                outcomes.append(_refusal(error))
+            else:
+                head = builder.head
+                outcomes.append(outcome)
+            connection.execute("RELEASE caller")
+        self._finish(connection, head)
+        return outcomes
+
+    def _write(self, connection: sqlite3.Connection, rows: Rows) -> None:
+        for sql, values in inserts(rows):
+            connection.execute(sql, values)
+
+    def _finish(self, connection: sqlite3.Connection, head: Head) -> None:
+        _write_head(connection, head)
+        connection.execute("COMMIT")
+        self._rows_since_checkpoint += head.size - self.head.size
+        self.head = head
+
+
+def _placed(
+    batch: Sequence[Sequence[Record]], outcomes: Sequence[Outcome]
+) -> list[tuple[Record, Appended]]:
+    return [
+        pair
+        for records, outcome in zip(batch, outcomes, strict=True)
+        if not isinstance(outcome, RecordRefused)
+        for pair in zip(records, outcome, strict=True)
+    ]
+
+
+def _of_the_environment(error: Exception) -> bool:
+    """Whether the disk, the memory or the file is at fault, and not the records."""
+    kinds = (sqlite3.OperationalError, sqlite3.InternalError, MemoryError, OSError)
+    return isinstance(error, kinds) or type(error) is sqlite3.DatabaseError
+
+
+def _refusal(error: Exception) -> RecordRefused:
+    if isinstance(error, RecordRefused):
+        return error
+    refusal = RecordRefused(f"{type(error).__name__}: {error}")
+    refusal.__cause__ = error
+    return refusal
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:  # SQLite may have rolled back by itself
+        connection.execute("ROLLBACK")
+
+
+def _write_head(connection: sqlite3.Connection, head: Head) -> None:
+    connection.execute(
+        "UPDATE chain_head SET size = ?, entry_hash = ?, frontier = ? WHERE id = 1",
+        (head.size, head.entry_hash, head.frontier),
+    )
+
+
+def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        connection.execute("SELECT size FROM chain_head LIMIT 0")
+        for record_type in RECORDS:
+            connection.execute(f"{select(record_type)} LIMIT 0")
+    except sqlite3.OperationalError as error:
+        raise LedgerNotReady(str(path), str(error)) from error
+
+
+def _checked_head(connection: sqlite3.Connection, path: Path) -> Head:
+    """The head, when the last row is the one that it names and none comes after it."""
+    head = read_head(connection)
+    if head is None:
+        raise LedgerDamaged(str(path), "its chain_head row is gone")
+    try:
+        Builder(head)
+    except BadHead as error:
+        raise LedgerDamaged(str(path), f"its chain_head is broken: {error}") from error
+    if entry_hash_at(connection, head.size) != head.entry_hash:
+        raise LedgerDamaged(str(path), f"row {head.size}, its last, is missing or was altered")
+    for record_type in RECORDS:
+        last = fetch_one(connection, f"SELECT max(seq) FROM {record_type.TABLE}")[0]  # noqa: S608
+        if last is not None and last > head.size:
+            raise LedgerDamaged(
+                str(path), f"{record_type.TABLE} has row {last}, after the chain's end {head.size}"
+            )
+    return head
