@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger.chain import Head
-from ledger.errors import LedgerUnavailable
+from ledger.errors import LedgerUnavailable, RecordRefused
 from ledger.lock import LedgerLock
 from ledger.records import Record
 from ledger.statements import Appended
 from ledger.writer import Outcome, Projection, Writer
 
-__all__ = ["Appended", "Projection", "Store"]
+__all__ = ["Appended", "LedgerUnavailable", "Projection", "RecordRefused", "Store"]
 
 QUEUE_LIMIT_ROWS = 65_536
 BATCH_LIMIT_ROWS = 2_048
