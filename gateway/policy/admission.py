@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from gateway.policy import canary, fallback, limits
+from gateway.policy.caps import Caps
 from gateway.policy.estimates import Scale, Weighing
 from gateway.policy.filters import Bounds, Filter, has_all, sift
 from gateway.policy.ordering import first
@@ -37,11 +38,11 @@ def decide(
     model = next((each for each in policy.models if each.name == request.logical_model), None)
     if model is None:
         return _rejected(_Case(request, context, policy, None), "MODEL_NOT_FOUND")
-    case = _Case(request, context, policy, model)
+    case, caps = _Case(request, context, policy, model), Caps(request, context.tenant, model)
     by_id = {route.route_id: route for route in routes}
     primaries = [by_id[each] for each in case.primary_routes() if each in by_id]
     scale = Scale(request, context, policy)
-    early = _before_weighing(case, scale, primaries)
+    early = _before_weighing(case, scale, caps, primaries)
     if early is not None:
         return early
     weighings = scale.weigh(primaries)
@@ -50,13 +51,7 @@ def decide(
         broke = limits.over_tenant_budget(context.tenant, min(costs, default=0))
         if broke:
             return _rejected(case, "TENANT_BUDGET_EXHAUSTED", broke)
-    bounds = Bounds(
-        request,
-        context.tenant,
-        policy,
-        input_cap=limits.tightest(limits.input_caps(request, context.tenant, model)),
-        total_cap=limits.tightest(limits.total_caps(request, context.tenant, model)),
-    )
+    bounds = Bounds(scale, caps)
     left, fell, emptied = sift(bounds, weighings)
     if left:
         winner, order = first(policy.ordering, left)
@@ -70,7 +65,7 @@ def decide(
         reached = next(each for each in found.left if each.weighing is winner)
         return _accepted(case, bounds, winner, order, candidates, reached)
     code = _code(emptied, routes, request)
-    named = limits.of_emptied(code, scale, bounds, model, weighings, fell, routes)
+    named = limits.of_emptied(code, scale, bounds, caps, weighings, fell, routes)
     health_alone = bool(fell) and emptied is not None and emptied.opens == "unhealthy"
     if health_alone and _LASTING_LIMITS.isdisjoint(fell.values()):
         return _rejected(case, code, named, candidates, http_status=UNHEALTHY_HTTP_STATUS)
@@ -108,22 +103,22 @@ class _Case:
         return canary.foreign_routes(self.plan, self.arm)
 
 
-def _before_weighing(case: _Case, scale: Scale, primaries: Iterable[Route]) -> Decision | None:
+def _before_weighing(
+    case: _Case, scale: Scale, caps: Caps, primaries: Iterable[Route]
+) -> Decision | None:
     """Return the rejection of step 2 or of the tenant's slots and rates (step 3), or None.
 
     A request is refused here only where the smallest of the candidates' counts is too much; a
     candidate whose own count is too much falls later, alone (BUD-3).
     """
-    request, tenant, model = case.request, case.context.tenant, case.model
-    if model is None:
-        return None
+    request, tenant = case.request, case.context.tenant
     invalid = limits.not_positive(request)
     if invalid:
         return _rejected(case, "INVALID_TOKEN_BUDGET", invalid)
     counts = scale.counts
     own = [counts[r.tokenizer_revision] for r in primaries if r.tokenizer_revision in counts]
     smallest = min(own or counts.values())
-    exceeded = limits.over_caps(request, tenant, model, smallest)
+    exceeded = caps.over(smallest, request.budget.max_output_tokens)
     if exceeded:
         return _rejected(case, "TOKEN_BUDGET_EXCEEDED", exceeded)
     used_up = limits.over_tenant(tenant, smallest + request.budget.max_output_tokens)

@@ -25,7 +25,7 @@ DEFAULT_SHARES: Final = (
 """Shares of a queue where the policy declares none for a priority: batch is shed first (ADM-8)."""
 
 
-class Weighing(msgspec.Struct, frozen=True):
+class Weighing(msgspec.Struct, frozen=True, gc=False):
     """One route on the scale: its facts of this moment and its estimates for this request.
 
     `tokens` is None where the request was not counted with the route's tokenizer revision; the
@@ -52,9 +52,24 @@ class Weighing(msgspec.Struct, frozen=True):
 
 
 class Scale:
-    """What is the same for every candidate of one decision, looked up once."""
+    """What is the same for every candidate of one decision, looked up once.
 
-    __slots__ = ("_rates", "_states", "context", "counts", "policy", "request", "share")
+    `some_*` say whether any route weighed so far was in that condition: where none was, the filter
+    that asks for it has nothing to do.
+    """
+
+    __slots__ = (
+        "_rates",
+        "_states",
+        "context",
+        "counts",
+        "policy",
+        "request",
+        "share",
+        "some_down",
+        "some_stale",
+        "some_uncounted",
+    )
 
     def __init__(
         self, request: InferenceRequest, context: AdmissionContext, policy: RoutePolicy
@@ -62,6 +77,7 @@ class Scale:
         self.request, self.context, self.policy = request, context, policy
         self.counts = {count.tokenizer_revision: count.tokens for count in request.input_tokens}
         self.share = share_of(policy, request)
+        self.some_down = self.some_stale = self.some_uncounted = False
         self._states = {state.route_id: state for state in context.route_states}
         # The first rate of a key counts, as it does in `ledger.rates.rate_of`.
         self._rates = {rate.key: rate for rate in reversed(context.rates.rates)}
@@ -75,6 +91,7 @@ class Scale:
         """
         policy, context, share = self.policy, self.context, self.share
         counts, states, rates = self.counts, self._states, self._rates
+        queue_permille, kv_permille = share.queue_permille, share.kv_permille
         output = self.request.budget.max_output_tokens
         oldest_fresh_us = context.now_us - policy.snapshot_max_age_us
         constant_us = policy.first_decode_us + policy.first_byte_network_us
@@ -83,24 +100,31 @@ class Scale:
         for route in routes:
             prediction = route.prediction
             pace = prediction.prefill_us_per_ktok
+            route_id = route.route_id
             counted = counts.get(route.tokenizer_revision)
+            if counted is None:
+                self.some_uncounted = True
             tokens = counted or 0
-            state = states.get(route.route_id) or _unknown(route.route_id)
+            state = states.get(route_id) or _unknown(route_id)
+            if not (state.healthy and route.enabled):
+                self.some_down = True
             snapshot = state.snapshot
             queue_us = prediction.queue_us
-            room = waiting = oldest_wait_us = 0
-            fresh = snapshot is not None and snapshot.observed_at_us >= oldest_fresh_us
-            if snapshot is not None and fresh:
+            if snapshot is not None and snapshot.observed_at_us >= oldest_fresh_us:
+                fresh = True
                 room = snapshot.free_kv_tokens - state.reserved_since_kv_tokens
-                if share.kv_permille != KILO:
+                if kv_permille != KILO:
                     whole = snapshot.free_kv_tokens + snapshot.reserved_kv_tokens
-                    room -= whole * (KILO - share.kv_permille) // KILO
+                    room -= whole * (KILO - kv_permille) // KILO
                 waiting = snapshot.waiting_requests + state.accepted_since
                 oldest_wait_us = snapshot.oldest_wait_us
                 queue_us += -(-snapshot.waiting_input_tokens * pace // KILO)
+            else:
+                fresh, room, waiting, oldest_wait_us = False, 0, 0, 0
+                self.some_stale = True
             prefill_us = prediction.prefill_base_us - (-tokens * pace // KILO)
             ttft_us = queue_us + prefill_us + constant_us
-            rate = rates.get(route.route_id) or rates.get(route.identity_id)
+            rate = rates.get(route_id) or rates.get(route.identity_id)
             weighings.append(
                 Weighing(
                     route,
@@ -111,7 +135,7 @@ class Scale:
                     state.probes_in_flight,
                     room,
                     waiting,
-                    route.queue_limit * share.queue_permille // KILO,
+                    route.queue_limit * queue_permille // KILO,
                     oldest_wait_us,
                     queue_us,
                     prefill_us,

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.policy.estimates import Weighing
-from gateway.policy.values import FallbackReason, InferenceRequest, RoutePolicy, TenantState
+from gateway.policy.caps import Caps
+from gateway.policy.estimates import Scale, Weighing
+from gateway.policy.values import FallbackReason, InferenceRequest, TenantState
 
 
 class Bounds:
@@ -18,36 +19,35 @@ class Bounds:
 
     __slots__ = (
         "capabilities",
+        "caps",
         "cost_applies",
         "deadline_us",
-        "input_cap",
         "max_cost_pico",
         "output",
         "probe_allowance",
         "quality_floor",
         "regions",
+        "scale",
         "tenant_left_pico",
         "tokens_left_in_minute",
-        "total_cap",
     )
 
     def __init__(
         self,
-        request: InferenceRequest,
-        tenant: TenantState,
-        policy: RoutePolicy,
-        input_cap: int,
-        total_cap: int,
+        scale: Scale,
+        caps: Caps,
     ) -> None:
+        request, tenant = scale.request, scale.context.tenant
         budget = request.budget
+        self.scale = scale
         self.capabilities = request.required_capabilities
         self.regions = allowed_regions(request, tenant)
         self.quality_floor = request.quality_floor_milli
-        self.input_cap, self.total_cap = input_cap, total_cap
+        self.caps = caps
         self.output = budget.max_output_tokens
         self.deadline_us = budget.deadline_us
         self.max_cost_pico = budget.max_cost_pico
-        self.probe_allowance = policy.probe_allowance
+        self.probe_allowance = scale.policy.probe_allowance
         self.tokens_left_in_minute: int | None = None
         if tenant.tokens_per_minute is not None:
             self.tokens_left_in_minute = tenant.tokens_per_minute - tenant.tokens_in_minute
@@ -70,10 +70,9 @@ Left = list[Weighing]
 
 def capability(bounds: Bounds, left: Left) -> Left:
     """Has every capability that the request requires, whatever its health."""
-    required = bounds.capabilities
-    if not required:
-        return left
-    return [w for w in left if has_all(w.route.capabilities, required)]
+    for each in bounds.capabilities:
+        left = [w for w in left if each in w.route.capabilities]
+    return left
 
 
 def region(bounds: Bounds, left: Left) -> Left:
@@ -90,12 +89,14 @@ def quality_floor(bounds: Bounds, left: Left) -> Left:
 
 def tokenizer(bounds: Bounds, left: Left) -> Left:
     """Was counted with its own tokenizer revision: never guessed from another's (BUD-3)."""
-    return [w for w in left if w.tokens is not None]
+    return [w for w in left if w.tokens is not None] if bounds.scale.some_uncounted else left
 
 
 def token_budget(bounds: Bounds, left: Left) -> Left:
     """Is, by its own count, within the caps of request, tenant and logical model (BUD-3)."""
-    cap, total = bounds.input_cap, bounds.total_cap
+    if len(bounds.scale.counts) == 1:
+        return left  # one count for all, and it was within the caps in step 2
+    cap, total = bounds.caps.input_tokens, bounds.caps.total_tokens
     return [w for w in left if w.need_kv <= total and w.need_kv - bounds.output <= cap]
 
 
@@ -113,12 +114,12 @@ def token_limits(bounds: Bounds, left: Left) -> Left:
 
 def disabled(bounds: Bounds, left: Left) -> Left:
     """Is not switched off by the policy."""
-    return [w for w in left if w.route.enabled]
+    return [w for w in left if w.route.enabled] if bounds.scale.some_down else left
 
 
 def health(bounds: Bounds, left: Left) -> Left:
     """Is healthy."""
-    return [w for w in left if w.healthy]
+    return [w for w in left if w.healthy] if bounds.scale.some_down else left
 
 
 def tenant_rate(bounds: Bounds, left: Left) -> Left:
@@ -129,6 +130,8 @@ def tenant_rate(bounds: Bounds, left: Left) -> Left:
 
 def snapshot_age(bounds: Bounds, left: Left) -> Left:
     """Has a fresh snapshot, or a probe of the policy's allowance is free (ADM-6)."""
+    if not bounds.scale.some_stale:
+        return left
     allowance = bounds.probe_allowance
     return [w for w in left if w.fresh or w.probes < allowance]
 
@@ -218,7 +221,7 @@ def sift(bounds: Bounds, weighings: Left) -> tuple[Left, dict[str, str], Filter 
     left, fell = weighings, dict[str, str]()
     for each in FILTERS:
         kept = each.keep(bounds, left)
-        if len(kept) != len(left):
+        if kept is not left and len(kept) != len(left):
             passed = {w.route.route_id for w in kept}
             for w in left:
                 if w.route.route_id not in passed:

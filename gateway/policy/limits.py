@@ -3,15 +3,24 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from gateway.policy.caps import Caps, over
 from gateway.policy.estimates import Scale, Weighing
 from gateway.policy.filters import Bounds, has_all
-from gateway.policy.values import InferenceRequest, Limit, LogicalModel, Route, TenantState
+from gateway.policy.values import InferenceRequest, Limit, Route, TenantState
 
 
 def not_positive(request: InferenceRequest) -> tuple[Limit, ...]:
     """Return what has to be at least 1 and is not (INVALID_TOKEN_BUDGET)."""
     budget = request.budget
-    smallest = min((count.tokens for count in request.input_tokens), default=0)
+    smallest = min([count.tokens for count in request.input_tokens], default=0)
+    if (
+        smallest > 0
+        and budget.max_input_tokens > 0
+        and budget.max_output_tokens > 0
+        and budget.max_total_tokens > 0
+        and budget.deadline_us > 0
+    ):
+        return ()
     values = (
         ("input_tokens", smallest),
         ("max_input_tokens", budget.max_input_tokens),
@@ -20,59 +29,6 @@ def not_positive(request: InferenceRequest) -> tuple[Limit, ...]:
         ("deadline_us", budget.deadline_us),
     )
     return tuple(Limit(name=name, limit=1, observed=value) for name, value in values if value < 1)
-
-
-def input_caps(
-    request: InferenceRequest, tenant: TenantState, model: LogicalModel
-) -> tuple[tuple[str, int | None], ...]:
-    return (
-        ("request.max_input_tokens", request.budget.max_input_tokens),
-        ("tenant.max_input_tokens", tenant.max_input_tokens),
-        ("model.max_input_tokens", model.max_input_tokens),
-    )
-
-
-def output_caps(tenant: TenantState, model: LogicalModel) -> tuple[tuple[str, int | None], ...]:
-    return (
-        ("tenant.max_output_tokens", tenant.max_output_tokens),
-        ("model.max_output_tokens", model.max_output_tokens),
-    )
-
-
-def total_caps(
-    request: InferenceRequest, tenant: TenantState, model: LogicalModel
-) -> tuple[tuple[str, int | None], ...]:
-    return (
-        ("request.max_total_tokens", request.budget.max_total_tokens),
-        ("tenant.max_total_tokens", tenant.max_total_tokens),
-        ("model.max_total_tokens", model.max_total_tokens),
-    )
-
-
-def tightest(caps: Iterable[tuple[str, int | None]]) -> int:
-    """Return the smallest cap that is set; each list above has the model's, which always is."""
-    return min(cap for _, cap in caps if cap is not None)
-
-
-def over(caps: Iterable[tuple[str, int | None]], observed: int) -> tuple[Limit, ...]:
-    """Return the caps that `observed` is over."""
-    return tuple(
-        Limit(name=name, limit=cap, observed=observed)
-        for name, cap in caps
-        if cap is not None and observed > cap
-    )
-
-
-def over_caps(
-    request: InferenceRequest, tenant: TenantState, model: LogicalModel, smallest: int
-) -> tuple[Limit, ...]:
-    """Return every declared cap that even the smallest count is over (TOKEN_BUDGET_EXCEEDED)."""
-    output = request.budget.max_output_tokens
-    return (
-        *over(input_caps(request, tenant, model), smallest),
-        *over(output_caps(tenant, model), output),
-        *over(total_caps(request, tenant, model), smallest + output),
-    )
 
 
 def over_tenant(tenant: TenantState, tokens: int) -> tuple[str, tuple[Limit, ...]] | None:
@@ -103,7 +59,7 @@ def of_emptied(
     code: str,
     scale: Scale,
     bounds: Bounds,
-    model: LogicalModel,
+    caps: Caps,
     weighings: Sequence[Weighing],
     fell: Mapping[str, str],
     routes: Sequence[Route],
@@ -135,7 +91,7 @@ def of_emptied(
         return (*_fallen(fell), *_closest_token_limits(by_filter.get("token_limits", ()), bounds))
     if code == "TOKEN_BUDGET_EXCEEDED":
         smallest = min(w.need_kv for w in by_filter["token_budget"]) - bounds.output
-        return over_caps(request, tenant, model, smallest)
+        return caps.over(smallest, bounds.output)
     if code == "TENANT_RATE_LIMIT":
         tokens = min(w.need_kv for w in by_filter["tenant_rate"])
         return (_tokens_per_minute(tenant, tokens),)

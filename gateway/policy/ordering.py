@@ -29,7 +29,8 @@ def first(rule: tuple[str, ...], left: Iterable[Weighing]) -> tuple[Weighing, st
         if len(remaining) == 1:
             break
         key = _KEYS[part]
-        best = min(map(key, remaining))
-        remaining = [w for w in remaining if key(w) == best]
+        values = [key(w) for w in remaining]
+        best = min(values)
+        remaining = [w for w, value in zip(remaining, values, strict=True) if value == best]
         reason = f"FIRST_BY_{part.upper()}"
     return remaining[0], reason

@@ -23,8 +23,11 @@ EndState = Literal["completed", "rejected", "cancelled", "failed", "unknown"]
 PRIORITIES: tuple[Priority, ...] = ("interactive", "normal", "batch")
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A frozen value that is encoded as an array of its fields in order."""
+class Value(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """A frozen value that is encoded as an array of its fields in order.
+
+    `gc=False`: values hold values and can't form a cycle, so the collector need not walk them.
+    """
 
 
 class Budget(Value, frozen=True, kw_only=True):
