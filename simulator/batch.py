@@ -179,16 +179,8 @@ def simulate(
 def load(jobs: JobArrays, config: ReplicaConfig, model: TimeModel) -> ReplicaState:
     """Return a state with all jobs pending; those that can never be served are refused."""
     state = ReplicaState(config, model)
-    count = len(jobs)
-    state.grow(count)
+    fill_columns(state, jobs)
     total = jobs.input_tokens + jobs.output_tokens
-    state.arrival = jobs.arrival_ps.tolist()
-    state.length = jobs.input_tokens.tolist()
-    state.remaining = jobs.output_tokens.tolist()
-    state.final_blocks = (-(-(total - 1) // config.block_tokens)).tolist()
-    state.priority = jobs.priority.tolist()
-    state.serial = range(count)
-    state.hashes = [NO_HASHES] * count if jobs.block_hashes is None else list(jobs.block_hashes)
     served = total <= config.max_servable_tokens
     for slot in np.flatnonzero(~served).tolist():
         state.done[slot] = state.arrival[slot]
@@ -200,6 +192,26 @@ def load(jobs: JobArrays, config: ReplicaConfig, model: TimeModel) -> ReplicaSta
     due = np.maximum(jobs.cancel_ps[cancelling], jobs.arrival_ps[cancelling])
     state.cancels = sorted(zip(due.tolist(), cancelling.tolist(), cancelling.tolist(), strict=True))
     return state
+
+
+def fill_columns(state: ReplicaState, jobs: JobArrays) -> None:
+    """Give an empty state one slot a job, none of them pending yet."""
+    count = len(jobs)
+    state.grow(count)
+    state.arrival = jobs.arrival_ps.tolist()
+    state.length = jobs.input_tokens.tolist()
+    state.remaining = jobs.output_tokens.tolist()
+    state.final_blocks = final_blocks(jobs, state.config)
+    state.priority = jobs.priority.tolist()
+    state.serial = range(count)
+    state.hashes = [NO_HASHES] * count if jobs.block_hashes is None else list(jobs.block_hashes)
+
+
+def final_blocks(jobs: JobArrays, config: ReplicaConfig) -> list[int]:
+    """Return the blocks that each job holds at its end; its last token takes no slot."""
+    slots = jobs.input_tokens + jobs.output_tokens - 1
+    blocks: list[int] = (-(-slots // config.block_tokens)).tolist()
+    return blocks
 
 
 def collect(state: ReplicaState, jobs: JobArrays) -> SimulationResult:

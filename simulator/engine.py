@@ -16,12 +16,10 @@ from simulator.iterations import (
     token_times_ps,
 )
 from simulator.scheduler import OUTCOMES, Finished, Job, ReplicaConfig, Snapshot
+from simulator.snapshots import RATE_WINDOW_PS, observe, steps_elapsed
 from simulator.state import COMPLETED, LOG_CHUNK, LOG_WIDTH, NEVER, ReplicaState
 from simulator.stepping import stepping
-from simulator.timing import MAX_PS, PS_PER_S, TimeModel, steps_within, stretch_ps
-
-RATE_WINDOW_PS = PS_PER_S
-"""How far back `recent_output_tokens_per_second` looks."""
+from simulator.timing import MAX_PS, TimeModel, stretch_ps
 
 
 class Replica:
@@ -180,31 +178,7 @@ class Replica:
         add up to the usable pool, whole blocks each. Raises ValueError on going back.
         """
         self._run(t_ps)
-        state, queue = self._state, self._state.urgent or self._state.queue
-        arrived = []
-        for slot in state.pending:
-            if state.arrival[slot] > t_ps:
-                break
-            arrived.append(slot)
-        waits = [state.arrival[slot] for slot in arrived[:1]]
-        if self.config.priority_scheduling:
-            waits += [entry[1] for entry in state.urgent]
-        elif state.queue:
-            waits += [state.arrival[state.queue[0]]]
-        elapsed = self._steps_elapsed()
-        ran = state.iteration + (1 if state.in_flight else elapsed)
-        free = state.free_blocks_at(ran)
-        return Snapshot(
-            observed_ps=t_ps,
-            revision=self.submitted + self.cancels_asked + self.ended + ran,
-            waiting_requests=len(queue) + len(arrived),
-            running_requests=len(state.running),
-            waiting_input_tokens=state.waiting_tokens + sum(state.length[slot] for slot in arrived),
-            reserved_kv_tokens=(self.config.usable_blocks - free) * self.config.block_tokens,
-            free_kv_tokens=free * self.config.block_tokens,
-            oldest_wait_ps=t_ps - min(waits, default=t_ps),
-            recent_output_tokens_per_second=self._recent_tokens() / (RATE_WINDOW_PS / PS_PER_S),
-        )
+        return observe(self._state, t_ps, self.submitted + self.cancels_asked + self.ended)
 
     def _place(self, job: Job) -> int:
         state = self._state
@@ -283,26 +257,7 @@ class Replica:
         return None if earliest == MAX_PS else max(earliest, self.now_ps + 1)
 
     def _steps_elapsed(self) -> int:
-        """Return how many steps of the uncommitted stretch are over by `now_ps`."""
-        state = self._state
-        if state.planned_end is None or state.in_flight:
-            return 0
-        return steps_within(self.now_ps - state.now, state.planned_a, state.planned_b)
-
-    def _recent_tokens(self) -> int:
-        """Return the tokens emitted in the last RATE_WINDOW_PS up to `now_ps`."""
-        state, since_ps = self._state, self.now_ps - RATE_WINDOW_PS
-        tokens = 0
-        if state.planned_end is not None and not state.in_flight:
-            begun = steps_within(since_ps - state.now, state.planned_a, state.planned_b)
-            tokens = (self._steps_elapsed() - begun) * state.decodes
-        for rows in (state.log, state.log_store):
-            for row in range(len(rows) - LOG_WIDTH, -1, -LOG_WIDTH):
-                _, start_ps, steps, a, b, emitted = rows[row : row + LOG_WIDTH]
-                if start_ps + stretch_ps(steps, a, b) <= since_ps:
-                    return tokens
-                tokens += (steps - steps_within(since_ps - start_ps, a, b)) * emitted
-        return tokens
+        return steps_elapsed(self._state, self.now_ps)
 
     def _forget_old(self, retain: int) -> None:
         """Free the slots of ended jobs, save the last `retain`, and drop iterations of theirs."""

@@ -30,8 +30,9 @@ SCHEDULING, as current engines do it, with flags where versions differ:
 from dataclasses import dataclass
 from typing import Literal
 
-Outcome = Literal["completed", "cancelled", "refused"]
-OUTCOMES: tuple[Outcome, ...] = ("completed", "cancelled", "refused")
+Outcome = Literal["completed", "cancelled", "refused", "shed"]
+OUTCOMES: tuple[Outcome, ...] = ("completed", "cancelled", "refused", "shed")
+"""Refused: it could never be served. Shed: the bounded queue in front of the replicas was full."""
 
 MAX_JOB_TOKENS = 2**24
 """A named limit on prompt + output of one job; longer is a ValueError, not a slow loop."""

@@ -15,7 +15,7 @@ from simulator.kv import PrefixCache
 from simulator.scheduler import ReplicaConfig
 from simulator.timing import TimeModel
 
-COMPLETED, CANCELLED, REFUSED = range(3)
+COMPLETED, CANCELLED, REFUSED, SHED = range(4)
 NEVER = -1
 ENTRY_BITS = 32
 ENTRY_MASK = (1 << ENTRY_BITS) - 1

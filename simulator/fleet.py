@@ -1,0 +1,313 @@
+"""Several replicas, alike or not, behind a routing callable; optionally a fair queue before them.
+
+Each replica's next change lies in a heap, and a stretch of decode steps stays uncommitted, so an
+arrival cuts only the stretch of the replica that it goes to. Sources SIM-1, SCH-1, SCH-2.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.batch import (
+    JobArrays,
+    SimulationResult,
+    collect,
+    fill_columns,
+    final_blocks,
+    iteration_log,
+)
+from simulator.fair_queue import FairQueue, QueuePolicy, Waiting
+from simulator.iterations import Int64Array, IterationLog, token_times_ps
+from simulator.scheduler import ReplicaConfig, Snapshot
+from simulator.snapshots import observe
+from simulator.state import CANCELLED, REFUSED, SHED, ReplicaState
+from simulator.stepping import stepping
+from simulator.timing import MAX_PS, TimeModel
+
+NOT_ROUTED = -1
+
+
+class Loads:
+    """What a routing callable may ask: `outstanding` jobs by replica, and snapshots.
+
+    Snapshots are fresh, or, with an interval, as old as the last multiple of it (SCH-2): what
+    was routed since then shows in `outstanding` only.
+    """
+
+    def __init__(self, states: Sequence[ReplicaState]) -> None:
+        self.now_ps = 0
+        self.outstanding = [0] * len(states)
+        self._states = states
+        self._changes = [0] * len(states)
+        self._taken: list[Snapshot] | None = None
+
+    def snapshot(self, replica: int) -> Snapshot:
+        """Return what is known of a replica's load, with the time at which it was observed."""
+        if self._taken is not None:
+            return self._taken[replica]
+        return observe(self._states[replica], self.now_ps, self._changes[replica])
+
+    def changed(self, replica: int, outstanding: int) -> None:
+        """Note that so many jobs more (or fewer) are on a replica."""
+        self.outstanding[replica] += outstanding
+        self._changes[replica] += abs(outstanding)
+
+    def take_snapshots(self) -> None:
+        """Observe all replicas now; from then on `snapshot` answers with that."""
+        self._taken = [
+            observe(state, self.now_ps, changes)
+            for state, changes in zip(self._states, self._changes, strict=True)
+        ]
+
+
+Route = Callable[[int, Loads], int | None]
+"""From (position of the job in the workload, loads) to a replica, or None: shed."""
+
+
+def least_loaded(job: int, loads: Loads) -> int:
+    """Return the replica with the fewest outstanding jobs, the first of several."""
+    outstanding = loads.outstanding
+    return outstanding.index(min(outstanding))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontQueue:
+    """A fair queue before the replicas, from which a job goes once one has fewer outstanding.
+
+    `tenants` and `ranks` have an entry a job; what a job costs there is its prompt and output.
+    """
+
+    policy: QueuePolicy
+    tenants: Sequence[str]
+    ranks: Sequence[int]
+    max_outstanding: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetResult:
+    """The jobs' ends, and `replica` where each one ran (-1: nowhere).
+
+    `jobs` has no iterations of its own: they are in `iterations`, a log a replica.
+    """
+
+    jobs: SimulationResult
+    replica: NDArray[np.int32]
+    iterations: tuple[IterationLog, ...]
+
+    def token_times_ps(self, job: int) -> Int64Array:
+        """Return when each of the job's tokens was emitted, in ps."""
+        if self.replica[job] == NOT_ROUTED:
+            return np.empty(0, np.int64)
+        return token_times_ps(self.iterations[self.replica[job]], self.jobs.runs(job))
+
+    def of_replica(self, replica: int) -> SimulationResult:
+        """Return the jobs that ran on one replica, in order of submission, with its iterations."""
+        rows = np.flatnonzero(self.replica == replica)
+        jobs, position = self.jobs, {int(row): index for index, row in enumerate(rows)}
+        return SimulationResult(
+            outcome=jobs.outcome[rows],
+            arrival_ps=jobs.arrival_ps[rows],
+            scheduled_ps=jobs.scheduled_ps[rows],
+            first_token_ps=jobs.first_token_ps[rows],
+            done_ps=jobs.done_ps[rows],
+            output_tokens=jobs.output_tokens[rows],
+            cached_tokens=jobs.cached_tokens[rows],
+            preemptions=jobs.preemptions[rows],
+            iterations=self.iterations[replica],
+            last_run_start=jobs.last_run_start[rows],
+            earlier_runs={
+                position[job]: runs for job, runs in jobs.earlier_runs.items() if job in position
+            },
+        )
+
+
+class Fleet:
+    """One simulation of `jobs` over replicas; `run` returns how they ended."""
+
+    def __init__(
+        self,
+        jobs: JobArrays,
+        replicas: Sequence[tuple[ReplicaConfig, TimeModel]],
+        route: Route = least_loaded,
+        *,
+        front: FrontQueue | None = None,
+        snapshot_interval_ps: int | None = None,
+    ) -> None:
+        if not replicas:
+            raise ValueError("a fleet has at least one replica")
+        if snapshot_interval_ps is not None and snapshot_interval_ps < 1:
+            raise ValueError("the snapshot interval must be positive")
+        self._jobs, self._route, self._front = jobs, route, front
+        self._shared = ReplicaState(*replicas[0])
+        fill_columns(self._shared, jobs)
+        self._states = [_sharing(self._shared, jobs, *replica) for replica in replicas]
+        self._cores = [_started(state) for state in self._states]
+        self._servable = [config.max_servable_tokens for config, _ in replicas]
+        self._largest = max(self._servable)
+        self._due = [MAX_PS] * len(replicas)
+        self._heap: list[tuple[int, int]] = []
+        self._loads = Loads(self._states)
+        self._interval = snapshot_interval_ps
+        self._replica = [NOT_ROUTED] * len(jobs)
+        self._queue = None if front is None else FairQueue(front.policy)
+        self._cancel_ps: list[int] = jobs.cancel_ps.tolist()
+        self._waiting_cancels: list[tuple[int, int]] = []
+        self._total = (jobs.input_tokens + jobs.output_tokens).tolist()
+
+    def run(self) -> FleetResult:
+        """Return how every job ended. Raises OverflowError beyond the range of times."""
+        arrivals: list[int] = self._jobs.arrival_ps.tolist()
+        order = np.argsort(self._jobs.arrival_ps, kind="stable").tolist()
+        next_snapshot = 0 if self._interval is not None else MAX_PS
+        for job in order:
+            now = arrivals[job]
+            while next_snapshot <= now:
+                self._advance(next_snapshot)
+                self._loads.take_snapshots()
+                next_snapshot += self._interval or MAX_PS
+            self._advance(now)
+            self._arrive(job, now)
+        self._advance(MAX_PS - 1)
+        if any(self._loads.outstanding) or self._queue:
+            raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
+        return FleetResult(
+            jobs=collect(self._shared, self._jobs),
+            replica=np.array(self._replica, np.int32),
+            iterations=tuple(iteration_log(state) for state in self._states),
+        )
+
+    def _advance(self, now: int) -> None:
+        """Handle all that happens at the replicas and in the queue up to and including `now`."""
+        heap, due = self._heap, self._due
+        while True:
+            cancel_ps = self._waiting_cancels[0][0] if self._waiting_cancels else MAX_PS
+            at = heap[0][0] if heap else MAX_PS
+            if min(at, cancel_ps) > now:
+                break
+            if cancel_ps < at:
+                self._cancel_waiting()
+                continue
+            _, replica = heappop(heap)
+            if due[replica] == at:
+                # With a queue in front, what ends makes room at that very moment.
+                self._step(replica, now if self._queue is None else at)
+                if self._queue:
+                    self._loads.now_ps = at
+                    self._dispatch(at)
+        self._loads.now_ps = now
+
+    def _step(self, replica: int, until: int) -> None:
+        state = self._states[replica]
+        self._cores[replica].send(until)
+        if state.ended:
+            self._loads.changed(replica, -len(state.ended))
+            state.ended.clear()
+        planned = state.planned_end
+        if planned is None:
+            idle = not (state.running or state.queue or state.urgent or state.pending)
+            planned = MAX_PS if idle else until + 1
+        self._due[replica] = planned
+        if planned < MAX_PS:
+            heappush(self._heap, (planned, replica))
+
+    def _arrive(self, job: int, now: int) -> None:
+        if self._total[job] > self._largest:
+            self._end(job, REFUSED, now)
+            return
+        front = self._front
+        if self._queue is None or front is None:
+            self._submit(job, self._route(job, self._loads), now)
+            return
+        shed = self._queue.offer(
+            Waiting(
+                item=job,
+                tenant=front.tenants[job],
+                rank=front.ranks[job],
+                tokens=self._total[job],
+                enqueued_ps=now,
+            )
+        )
+        if self._cancel_ps[job] >= 0:
+            heappush(self._waiting_cancels, (max(now, self._cancel_ps[job]), job))
+        self._dispatch(now)
+        for waiting in shed:
+            self._end(int(waiting.item), SHED, now)
+
+    def _dispatch(self, now: int) -> None:
+        front, queue, outstanding = self._front, self._queue, self._loads.outstanding
+        assert front is not None and queue is not None  # noqa: S101 - only called with both
+        while len(queue) and min(outstanding) < front.max_outstanding:
+            waiting = queue.take(now)
+            assert waiting is not None  # noqa: S101 - it is not empty
+            job = int(waiting.item)
+            self._submit(job, self._route(job, self._loads), now)
+
+    def _cancel_waiting(self) -> None:
+        at, job = heappop(self._waiting_cancels)
+        if self._queue is not None and self._queue.remove(job):
+            self._end(job, CANCELLED, at)
+
+    def _submit(self, job: int, replica: int | None, now: int) -> None:
+        if replica is None:
+            self._end(job, SHED, now)
+            return
+        if self._total[job] > self._servable[replica]:
+            self._end(job, REFUSED, now)
+            return
+        state = self._states[replica]
+        state.arrival[job] = now
+        state.pending.append(job)
+        if self._cancel_ps[job] >= 0:
+            heappush(state.cancels, (max(now, self._cancel_ps[job]), job, job))
+        self._replica[job] = replica
+        self._loads.changed(replica, 1)
+        if self._due[replica] > now + 1:
+            self._due[replica] = now + 1
+            heappush(self._heap, (now + 1, replica))
+
+    def _end(self, job: int, outcome: int, now: int) -> None:
+        self._shared.done[job] = now
+        self._shared.outcome[job] = outcome
+
+
+def _started(state: ReplicaState) -> Generator[None, int, None]:
+    core = stepping(state)
+    next(core)
+    return core
+
+
+SHARED_COLUMNS = [
+    "arrival",
+    "length",
+    "remaining",
+    "priority",
+    "serial",
+    "hashes",
+    "scheduled",
+    "first_token",
+    "done",
+    "admission",
+    "done_iteration",
+    "computed",
+    "blocks",
+    "tracked",
+    "cached",
+    "preemptions",
+    "outcome",
+    "runs",
+]
+
+
+def _sharing(
+    shared: ReplicaState, jobs: JobArrays, config: ReplicaConfig, model: TimeModel
+) -> ReplicaState:
+    """Return a replica's state whose job columns are those of `shared`: a job runs in one."""
+    state = ReplicaState(config, model)
+    for column in SHARED_COLUMNS:
+        setattr(state, column, getattr(shared, column))
+    same_blocks = config.block_tokens == shared.config.block_tokens
+    state.final_blocks = shared.final_blocks if same_blocks else final_blocks(jobs, config)
+    return state
