@@ -53,11 +53,7 @@ def open_text(path: Path) -> Iterator[io.TextIOBase]:
 
 def parse_trace(source: str, lines: io.TextIOBase) -> Trace:
     """The trace in open text; JSONL where the first line starts with a brace, CSV otherwise."""
-    limited = limited_lines(source, lines)
-    first_line = next(limited, "")
-    rest = chain([first_line], limited)
-    is_json = first_line.lstrip().startswith("{")
-    rows = _json_rows(source, rest) if is_json else csv_rows(source, rest)
+    rows = _rows(source, lines)
     records: list[Record] = []
     dropped = 0
     read: Callable[[Row], Record | None] | None = None
@@ -74,6 +70,20 @@ def parse_trace(source: str, lines: io.TextIOBase) -> Trace:
     if not records:
         raise TraceError(source=source, line=1, column="1", reason="holds no requests")
     return build_trace(source, records, dropped)
+
+
+def any_rows(path: Path) -> Iterator[Row]:
+    """The rows of a CSV or JSONL file of any columns; `TraceError` where it is neither."""
+    with open_text(path) as text:
+        yield from _rows(path.name, text)
+
+
+def _rows(source: str, lines: io.TextIOBase) -> Iterator[Row]:
+    limited = limited_lines(source, lines)
+    first_line = next(limited, "")
+    rest = chain([first_line], limited)
+    is_json = first_line.lstrip().startswith("{")
+    return _json_rows(source, rest) if is_json else csv_rows(source, rest)
 
 
 def _shape_of(row: Row) -> Callable[[Row], Record | None]:
