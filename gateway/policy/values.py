@@ -63,6 +63,9 @@ class InferenceRequest(Value, frozen=True, kw_only=True):
     user_path: UserPath = "interactive"
     task_type: str = "chat"
     session_id: str = ""
+    key_id: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
+    counted_by: Literal["tokenizer", "trace"] = "tokenizer"
 
 
 class Prediction(Value, frozen=True, kw_only=True):

@@ -1,0 +1,50 @@
+"""The server's front door: the API goes straight to its ASGI application, pages go to Django.
+
+Django's handler has no lifespan, so the data plane's start and stop are here.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+django_application = get_asgi_application()
+
+from django.conf import settings  # noqa: E402  (Django must be set up first)
+
+from gateway.api import api_application, handles  # noqa: E402
+from gateway.clock import SystemClock  # noqa: E402
+from gateway.runtime import Runtime  # noqa: E402
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+runtime = Runtime(
+    ledger=settings.WEIGHBRIDGE_DB, clock=SystemClock(), time_scale=settings.TIME_SCALE
+)
+api = api_application(runtime)
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        await _lifespan(receive, send)
+    elif scope["type"] == "http" and handles(scope["path"]):
+        await api(scope, receive, send)
+    else:
+        await django_application(scope, receive, send)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    await receive()
+    try:
+        await runtime.start()
+    except Exception as problem:
+        await send({"type": "lifespan.startup.failed", "message": str(problem)})
+        return
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    await runtime.stop()
+    await send({"type": "lifespan.shutdown.complete"})

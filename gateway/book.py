@@ -1,0 +1,216 @@
+"""The admission book: what every tenant and route holds right now, in memory, on the event loop.
+
+Deciding and taking happen without an await between them, so N requests racing for the last slot,
+KV room or money get exactly what is there (ADM-7). The ledger makes each hold durable before a
+byte leaves; after a restart the book is rebuilt from the ledger.
+"""
+
+import heapq
+from collections import deque
+from dataclasses import dataclass, field
+
+from gateway.policy.values import CapacitySnapshot, RouteState, TenantState
+from gateway.quota import Quota
+
+MINUTE_US = 60_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """What one accepted request holds until it is settled."""
+
+    reservation_id: str
+    tenant_id: str
+    route_id: str
+    kv_tokens: int
+    cost_pico: int
+    taken_at_us: int
+    probe: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class TenantAccount:
+    """A tenant's side of the book. `recent` has (time, tokens) of the last minute's requests."""
+
+    quota: Quota
+    in_flight: int = 0
+    pending_pico: int = 0
+    spent_pico: int = 0
+    period_start_us: int = 0
+    tokens_in_minute: int = 0
+    recent: deque[tuple[int, int]] = field(default_factory=deque)
+
+    def roll(self, now_us: int) -> None:
+        """Forget what left the minute; start a new budget month where one has begun."""
+        while self.recent and self.recent[0][0] <= now_us - MINUTE_US:
+            self.tokens_in_minute -= self.recent.popleft()[1]
+        if now_us >= self.period_start_us + 28 * 24 * 60 * MINUTE_US:
+            start_us = self.quota.period_start_us(now_us)
+            if start_us > self.period_start_us:
+                self.period_start_us, self.spent_pico = start_us, 0
+
+
+@dataclass(slots=True, kw_only=True)
+class RouteAccount:
+    """A route's side of the book: its last snapshot, and the holds taken since."""
+
+    route_id: str
+    healthy: bool = True
+    snapshot: CapacitySnapshot | None = None
+    kv_held_tokens: int = 0
+    holds: int = 0
+    probes_in_flight: int = 0
+    since: dict[str, tuple[int, int]] = field(default_factory=dict)  # id -> (time, KV tokens)
+    reserved_since_kv_tokens: int = 0
+    state: RouteState | None = None  # kept until something changes
+
+    def current(self) -> RouteState:
+        if self.state is None:
+            self.state = RouteState(
+                route_id=self.route_id,
+                healthy=self.healthy,
+                snapshot=self.snapshot,
+                reserved_since_kv_tokens=self.reserved_since_kv_tokens,
+                accepted_since=len(self.since),
+                probes_in_flight=self.probes_in_flight,
+            )
+        return self.state
+
+
+class Book:
+    """All holds. Not thread-safe on purpose: one event loop owns it."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[str, TenantAccount] = {}
+        self._routes: dict[str, RouteAccount] = {}
+        self._holds: dict[str, Hold] = {}
+        self._bounds: list[tuple[int, str]] = []  # unknown holds whose slot returns at a time
+
+    def set_quota(self, tenant_id: str, quota: Quota, *, now_us: int, spent_pico: int) -> None:
+        """Enter a tenant, or change its quota; holds stay as they are."""
+        account = self._tenants.get(tenant_id)
+        if account is None:
+            account = self._tenants[tenant_id] = TenantAccount(quota=quota)
+        account.quota = quota
+        account.period_start_us = quota.period_start_us(now_us)
+        account.spent_pico = spent_pico
+
+    def quota(self, tenant_id: str) -> Quota | None:
+        account = self._tenants.get(tenant_id)
+        return account.quota if account else None
+
+    def open_route(self, route_id: str) -> None:
+        self._routes.setdefault(route_id, RouteAccount(route_id=route_id))
+
+    def observe(self, snapshot: CapacitySnapshot) -> None:
+        """Take a route's new snapshot; what was taken before it was observed is part of it."""
+        route = self._routes[snapshot.route_id]
+        route.snapshot, route.state = snapshot, None
+        if route.since:
+            seen = [key for key, (at, _) in route.since.items() if at < snapshot.observed_at_us]
+            for reservation_id in seen:
+                route.reserved_since_kv_tokens -= route.since.pop(reservation_id)[1]
+
+    def set_health(self, route_id: str, healthy: bool) -> None:
+        route = self._routes[route_id]
+        route.healthy, route.state = healthy, None
+
+    def tenant_state(self, tenant_id: str, now_us: int) -> TenantState:
+        """Return the tenant as a decision sees it at `now_us`."""
+        self._return_bounded(now_us)
+        account = self._tenants[tenant_id]
+        account.roll(now_us)
+        quota = account.quota
+        oldest_us = account.recent[0][0] if account.recent else now_us
+        return TenantState(
+            tenant_id=tenant_id,
+            in_flight=account.in_flight,
+            in_flight_limit=quota.in_flight_limit,
+            requests_in_minute=len(account.recent),
+            requests_per_minute=quota.requests_per_minute,
+            tokens_in_minute=account.tokens_in_minute,
+            tokens_per_minute=quota.tokens_per_minute,
+            spent_pico=account.spent_pico,
+            pending_pico=account.pending_pico,
+            budget_pico=quota.budget_pico,
+            max_input_tokens=quota.max_input_tokens,
+            max_output_tokens=quota.max_output_tokens,
+            max_total_tokens=quota.max_total_tokens,
+            allowed_regions=quota.allowed_regions,
+            retry_after_ms=max(1, (oldest_us + MINUTE_US - now_us + 999) // 1000)
+            if account.recent
+            else 1_000,
+        )
+
+    def route_states(self) -> tuple[RouteState, ...]:
+        """Return every open route as a decision sees it, in the order they were opened."""
+        return tuple([route.current() for route in self._routes.values()])
+
+    def take(self, hold: Hold, tokens: int) -> None:
+        """Take a slot, KV room and money at once; the decision has checked that they are there."""
+        if hold.reservation_id in self._holds:
+            raise ValueError(f"{hold.reservation_id} is held already")
+        self._holds[hold.reservation_id] = hold
+        account = self._tenants[hold.tenant_id]
+        account.in_flight += 1
+        account.pending_pico += hold.cost_pico
+        account.recent.append((hold.taken_at_us, tokens))
+        account.tokens_in_minute += tokens
+        route = self._routes[hold.route_id]
+        route.kv_held_tokens += hold.kv_tokens
+        route.holds += 1
+        route.probes_in_flight += hold.probe
+        route.since[hold.reservation_id] = (hold.taken_at_us, hold.kv_tokens)
+        route.reserved_since_kv_tokens += hold.kv_tokens
+        route.state = None
+
+    def settle(self, hold: Hold, spent_pico: int) -> None:
+        """Give back slot, KV and money of a hold whose end is known; post what was spent."""
+        self._give_back_room(hold)
+        account = self._tenants[hold.tenant_id]
+        account.pending_pico -= hold.cost_pico
+        account.spent_pico += spent_pico
+
+    def leave_unknown(self, hold: Hold, bound_us: int) -> None:
+        """Keep an unknown's money held; slot and KV return once `bound_us` has passed (LED-6)."""
+        heapq.heappush(self._bounds, (bound_us, hold.reservation_id))
+
+    def hold_unknown_money(self, tenant_id: str, cost_pico: int) -> None:
+        """Enter the money of an unknown from before a restart, whose room is given back already."""
+        self._tenants[tenant_id].pending_pico += cost_pico
+
+    def settle_unknown_money(self, tenant_id: str, cost_pico: int, spent_pico: int) -> None:
+        """Release the money of a resolved unknown and post what it is now known to have spent."""
+        account = self._tenants[tenant_id]
+        account.pending_pico -= cost_pico
+        account.spent_pico += spent_pico
+
+    def in_flight(self, tenant_id: str | None = None) -> int:
+        """Return the slots held, of one tenant or of all."""
+        accounts = self._tenants.values() if tenant_id is None else [self._tenants[tenant_id]]
+        return sum(account.in_flight for account in accounts)
+
+    def kv_held_tokens(self) -> int:
+        return sum(route.kv_held_tokens for route in self._routes.values())
+
+    def pending_pico(self) -> int:
+        return sum(account.pending_pico for account in self._tenants.values())
+
+    def _return_bounded(self, now_us: int) -> None:
+        while self._bounds and self._bounds[0][0] <= now_us:
+            hold = self._holds.get(heapq.heappop(self._bounds)[1])
+            if hold is not None:
+                self._give_back_room(hold)
+
+    def _give_back_room(self, hold: Hold) -> None:
+        if self._holds.pop(hold.reservation_id, None) is None:
+            return  # an unknown whose bound passed first: its room is back already
+        self._tenants[hold.tenant_id].in_flight -= 1
+        route = self._routes[hold.route_id]
+        route.kv_held_tokens -= hold.kv_tokens
+        route.holds -= 1
+        route.probes_in_flight -= hold.probe
+        since = route.since.pop(hold.reservation_id, None)
+        if since is not None:
+            route.reserved_since_kv_tokens -= since[1]
+        route.state = None

@@ -1,0 +1,73 @@
+"""What is in force: the published policy, the rate tables and the evidence, read from the ledger."""
+
+import sqlite3
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import msgspec
+
+from gateway.policy.values import Evaluation, LogicalModel, Route, RoutePolicy
+from ledger.queries import configuration as stored
+from ledger.rates import RateTable
+from ledger.records import ModelIdentity
+
+
+class NotConfigured(Exception):
+    """Nothing is published yet; the message says what is missing and how to publish it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """One consistent reading of the ledger's configuration records."""
+
+    policy: RoutePolicy
+    routes: dict[str, Route]
+    models: dict[str, LogicalModel]
+    identities: dict[str, ModelIdentity]
+    rate_tables: tuple[RateTable, ...]  # by effective_from_us
+    evaluations: tuple[Evaluation, ...]
+    evaluations_seq: int  # chain position up to which evaluations were read
+    tokenizer_revisions: tuple[str, ...]  # of all routes, each once
+
+    def model(self, name: str) -> LogicalModel:
+        return self.models[name]
+
+    def rates_at(self, at_us: int) -> RateTable:
+        """Return the table in effect at a time: the last one effective at or before it."""
+        position = bisect_right(self.rate_tables, at_us, key=lambda table: table.effective_from_us)
+        if position == 0:
+            raise NotConfigured(f"no rate table is in effect at {at_us} µs; publish an earlier one")
+        return self.rate_tables[position - 1]
+
+
+def load(connection: sqlite3.Connection) -> Configuration:
+    """Return what is in force. Raises NotConfigured where no policy or no rate table is."""
+    record = stored.current_policy(connection)
+    if record is None:
+        raise NotConfigured("no route policy is published; run `make demo` or publish one")
+    policy = msgspec.json.decode(record.body_json, type=RoutePolicy)
+    tables = [
+        msgspec.json.decode(table.body_json, type=RateTable)
+        for table in stored.rate_tables(connection)
+    ]
+    if not tables:
+        raise NotConfigured("no rate table is published; run `make demo` or publish one")
+    results, evaluations_seq = stored.evaluations(connection)
+    return Configuration(
+        policy=policy,
+        routes={route.route_id: route for route in policy.routes},
+        models={model.name: model for model in policy.models},
+        identities={row.identity_id: row for row in stored.identities(connection)},
+        rate_tables=tuple(sorted(tables, key=lambda table: table.effective_from_us)),
+        evaluations=tuple(
+            Evaluation(
+                suite=row.suite,
+                identity_id=row.identity_id,
+                score_milli=row.score_milli,
+                passed=bool(row.passed),
+            )
+            for row in results
+        ),
+        evaluations_seq=evaluations_seq,
+        tokenizer_revisions=tuple(sorted({route.tokenizer_revision for route in policy.routes})),
+    )

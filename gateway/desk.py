@@ -1,0 +1,261 @@
+"""The desk: weighs one request against the book and writes down everything the decision saw.
+
+`weigh` is synchronous on purpose: decide and reserve happen without an await between them (ADM-7).
+It returns the rows that must be durable before a byte leaves; the live journey and the replay in
+virtual time file them in their own ways.
+"""
+
+from dataclasses import dataclass
+
+import orjson
+
+from gateway.book import Book, Hold
+from gateway.configuration import Configuration
+from gateway.policy import replay
+from gateway.policy.admission import decide
+from gateway.policy.values import (
+    AdmissionContext,
+    Budget,
+    CapacitySnapshot,
+    Decision,
+    InferenceRequest,
+    Route,
+    RouteState,
+    TenantState,
+)
+from gateway.submission import Submission
+from ledger.rates import RateTable
+from ledger.records import (
+    Attempt,
+    CapacitySnapshotRecord,
+    Record,
+    Reservation,
+    RouteDecision,
+    TraceEvent,
+)
+
+UNKNOWN_BOUND_US = 60_000_000
+"""How long past its deadline an unknown's slot and KV stay held (LED-6)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """A decision with the rows that record it; `hold` and `route` of an accepted request only."""
+
+    request: InferenceRequest
+    decision: Decision
+    rates: RateTable
+    snapshot_revision: int | None
+    decided_at_us: int
+    records: tuple[Record, ...]
+    hold: Hold | None = None
+    route: Route | None = None
+
+
+class Desk:
+    """Decides with one configuration and one book."""
+
+    def __init__(self, configuration: Configuration, book: Book) -> None:
+        self.configuration = configuration
+        self.book = book
+        self._filed_snapshots: dict[str, int] = {}  # route -> the revision the ledger has
+
+    def snapshot_filed(self, route_id: str, revision: int) -> None:
+        """Tell the desk which snapshot the ledger has already."""
+        self._filed_snapshots[route_id] = revision
+
+    def budget(self, submission: Submission, tenant_id: str) -> Budget:
+        """Return the request's budget, gaps filled from the tenant and the model (BUD-2)."""
+        model = self.configuration.model(submission.logical_model)
+        quota = self.book.quota(tenant_id)
+        deadline_us = model.default_deadline_us
+        max_cost_pico = None
+        if quota is not None:
+            deadline_us = quota.default_deadline_us or deadline_us
+            max_cost_pico = quota.default_max_cost_pico
+        if submission.deadline_ms is not None:
+            deadline_us = submission.deadline_ms * 1_000
+        if submission.max_cost_pico is not None:
+            max_cost_pico = submission.max_cost_pico
+        return Budget(
+            max_input_tokens=_given(submission.max_input_tokens, model.max_input_tokens),
+            max_output_tokens=_given(submission.max_output_tokens, model.default_output_tokens),
+            max_total_tokens=_given(submission.max_total_tokens, model.max_total_tokens),
+            deadline_us=deadline_us,
+            max_cost_pico=max_cost_pico,
+        )
+
+    def weigh(self, request: InferenceRequest, now_us: int) -> Weighed:
+        """Decide on a request and, where it is accepted, take what it reserves."""
+        configuration, policy = self.configuration, self.configuration.policy
+        rates = configuration.rates_at(now_us)
+        states = self.book.route_states()
+        tenant = self.book.tenant_state(request.tenant_id, now_us)
+        context = AdmissionContext(
+            now_us=now_us,
+            tenant=tenant,
+            route_states=states,
+            rates=rates,
+            evaluations=configuration.evaluations,
+        )
+        decision = decide(request, policy.routes, context, policy)
+        records: list[Record] = self._snapshots_to_file(states)
+        records.append(self._decision_record(request, decision, tenant, states, now_us, rates))
+        chosen = next((s for s in states if s.route_id == decision.route_id), None)
+        snapshot = chosen.snapshot if chosen else None
+        snapshot_revision = snapshot.revision if snapshot else None
+        records.append(self._trace(request, decision, now_us, snapshot_revision))
+        if decision.status == "rejected" or decision.route_id is None:
+            return Weighed(
+                request=request, decision=decision, rates=rates, decided_at_us=now_us,
+                snapshot_revision=snapshot_revision, records=tuple(records),
+            )  # fmt: skip
+        route = configuration.routes[decision.route_id]
+        hold = self._take(request, decision, snapshot, now_us)
+        records += _hold_records(request, decision, route, hold)
+        return Weighed(
+            request=request, decision=decision, rates=rates, decided_at_us=now_us,
+            snapshot_revision=snapshot_revision, records=tuple(records), hold=hold, route=route,
+        )  # fmt: skip
+
+    def _take(
+        self,
+        request: InferenceRequest,
+        decision: Decision,
+        snapshot: CapacitySnapshot | None,
+        now_us: int,
+    ) -> Hold:
+        limit_us = self.configuration.policy.snapshot_max_age_us
+        stale = snapshot is None or now_us - snapshot.observed_at_us > limit_us
+        hold = Hold(
+            reservation_id=request.request_id,
+            tenant_id=request.tenant_id,
+            route_id=decision.route_id or "",
+            kv_tokens=decision.reserve_kv_tokens,
+            cost_pico=decision.cost_pico or 0,
+            taken_at_us=now_us,
+            probe=stale,
+        )
+        self.book.take(hold, decision.reserve_kv_tokens)
+        return hold
+
+    def _snapshots_to_file(self, states: tuple[RouteState, ...]) -> list[Record]:
+        """Return the snapshots that this decision saw and the ledger has not (SPEC 2)."""
+        rows: list[Record] = []
+        filed = self._filed_snapshots
+        for state in states:
+            snapshot = state.snapshot
+            if snapshot is None or filed.get(state.route_id, -1) >= snapshot.revision:
+                continue
+            filed[state.route_id] = snapshot.revision
+            rows.append(
+                CapacitySnapshotRecord(
+                    route_id=snapshot.route_id,
+                    revision=snapshot.revision,
+                    observed_at_us=snapshot.observed_at_us,
+                    waiting_requests=snapshot.waiting_requests,
+                    running_requests=snapshot.running_requests,
+                    waiting_input_tokens=snapshot.waiting_input_tokens,
+                    reserved_kv_tokens=snapshot.reserved_kv_tokens,
+                    free_kv_tokens=snapshot.free_kv_tokens,
+                    recent_output_tokens_per_second=snapshot.recent_output_tokens_per_second,
+                    queue_p95_us=snapshot.queue_p95_us,
+                    oldest_wait_us=snapshot.oldest_wait_us,
+                )
+            )
+        return rows
+
+    def _decision_record(
+        self,
+        request: InferenceRequest,
+        decision: Decision,
+        tenant: TenantState,
+        states: tuple[RouteState, ...],
+        now_us: int,
+        rates: RateTable,
+    ) -> RouteDecision:
+        inputs_json = replay.encode_inputs(
+            request=request,
+            tenant=tenant,
+            route_states=states,
+            now_us=now_us,
+            policy_revision=self.configuration.policy.revision,
+            rate_table_version=rates.version,
+            evaluations_seq=self.configuration.evaluations_seq,
+        )
+        decision_json = replay.encode_decision(decision)
+        return RouteDecision(
+            request_id=request.request_id,
+            decided_at_us=now_us,
+            status=decision.status,
+            reason_code=decision.reason_code,
+            route_id=decision.route_id,
+            tenant_id=request.tenant_id,
+            policy_revision=self.configuration.policy.revision,
+            rate_table_version=rates.version,
+            code_revision=replay.CODE_REVISION,
+            inputs_json=inputs_json,
+            decision_json=decision_json,
+            digest=replay.digest(inputs_json, decision_json),
+        )
+
+    def _trace(
+        self,
+        request: InferenceRequest,
+        decision: Decision,
+        now_us: int,
+        snapshot_revision: int | None,
+    ) -> TraceEvent:
+        accepted = decision.status == "accepted"
+        budget = request.budget
+        return TraceEvent(
+            event="inference.route.selected" if accepted else "inference.rejected",
+            request_id=request.request_id,
+            observed_at_us=now_us,
+            policy_revision=self.configuration.policy.revision,
+            route_id=decision.route_id,
+            reasons=" ".join(decision.reasons) if accepted else (decision.reason_code or ""),
+            budget_json=orjson.dumps(
+                {
+                    "deadline_ms": budget.deadline_us / 1_000,
+                    "input_tokens": decision.input_tokens,
+                    "max_output_tokens": budget.max_output_tokens,
+                }
+            ).decode(),
+            snapshot_revision=snapshot_revision,
+        )
+
+
+def _given(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _hold_records(
+    request: InferenceRequest, decision: Decision, route: Route, hold: Hold
+) -> list[Record]:
+    """Return the reservation and the first attempt, pending before a byte leaves (LED-6)."""
+    bound_us = hold.taken_at_us + request.budget.deadline_us + UNKNOWN_BOUND_US
+    return [
+        Reservation(
+            reservation_id=hold.reservation_id,
+            request_id=request.request_id,
+            tenant_id=hold.tenant_id,
+            route_id=hold.route_id,
+            reserved_at_us=hold.taken_at_us,
+            kv_tokens=hold.kv_tokens,
+            input_tokens=decision.input_tokens,
+            output_tokens=request.budget.max_output_tokens,
+            cost_pico=hold.cost_pico,
+            bound_at_us=bound_us,
+        ),
+        Attempt(
+            attempt_id=f"{request.request_id}.0",
+            request_id=request.request_id,
+            ordinal=0,
+            kind="fallback" if decision.degraded_from else "primary",
+            route_id=route.route_id,
+            identity_id=route.identity_id,
+            provider_kind=route.provider_kind,
+            started_at_us=hold.taken_at_us,
+        ),
+    ]

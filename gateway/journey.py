@@ -1,0 +1,290 @@
+"""One request's way: count -> decide -> reserve -> attempt -> settle -> reply.
+
+Each accepted request is driven by a task of its own, so that its receipt is filed whatever becomes
+of the connection that asked for it. Nothing leaves for a provider before the reservation is
+durable, and a receipt is durable before it is handed on (LED-1, LED-4, LED-6).
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from gateway import metrics
+from gateway.clock import Clock
+from gateway.desk import UNKNOWN_BOUND_US, Desk, Weighed
+from gateway.ids import request_id as make_request_id
+from gateway.phases import measured
+from gateway.policy.reasons import REASONS
+from gateway.policy.values import InferenceRequest
+from gateway.providers.base import Attempted, Call, Provider
+from gateway.providers.outcomes import Completed, Outcome, Timings, Unknown
+from gateway.settling import closing_records, refusal_receipt
+from gateway.submission import Delta, Ended, Filed, Refusal, Submission
+from gateway.tokenizers import count_chat_for
+from ledger.rates import Usage
+from ledger.records import Receipt, Record
+from ledger.store import Appended, LedgerUnavailable, Store
+
+log = logging.getLogger(__name__)
+
+CLOSING_RETRY_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+"""How long an end that is known waits for a ledger that can't be written; then it stays open and
+becomes unknown at the next start."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Run:
+    """An accepted request on its way. The API reads it; only the journey changes it."""
+
+    request_id: str
+    created_us: int
+    logical_model: str
+    route_id: str
+    identity_id: str
+    fingerprint: str
+    simulated: bool
+    degraded_from: str | None
+    submission: Submission = field(repr=False)
+    weighed: Weighed = field(repr=False)
+    pieces: asyncio.Queue[Delta | Ended | LedgerUnavailable] = field(repr=False)
+    attempt: Attempted | None = field(default=None, repr=False)
+    started_us: int | None = None
+    first_piece_us: int | None = None
+    first_byte_us: int | None = None
+    tokens: int = 0
+    cancel_reason: str | None = None
+
+
+class Journey:
+    """Carries requests; owned by one event loop."""
+
+    def __init__(
+        self, *, desk: Desk, store: Store, providers: Mapping[str, Provider], clock: Clock
+    ) -> None:
+        self.desk = desk
+        self._store = store
+        self._providers = providers
+        self._clock = clock
+        self._driving: set[asyncio.Task[None]] = set()
+
+    async def admit(self, submission: Submission) -> Refusal | Run:
+        """Return the refusal or the accepted run, each durable in the ledger.
+
+        Raises LedgerUnavailable where nothing can be recorded; then nothing is held or run.
+        """
+        request = await self._measured(submission)
+        weighed = self.desk.weigh(request, self._clock.now_us())
+        if weighed.hold is None or weighed.route is None:
+            return await self._refuse(weighed, submission)
+        try:
+            await self._store.commit(weighed.records)
+        except BaseException:
+            self.desk.book.settle(weighed.hold, 0)
+            raise
+        route = weighed.route
+        run = Run(
+            request_id=request.request_id,
+            created_us=weighed.decided_at_us,
+            logical_model=request.logical_model,
+            route_id=route.route_id,
+            identity_id=route.identity_id,
+            fingerprint=("sim-" if route.provider_kind == "simulator" else "") + route.identity_id,
+            simulated=route.provider_kind == "simulator",
+            degraded_from=weighed.decision.degraded_from,
+            submission=submission,
+            weighed=weighed,
+            pieces=asyncio.Queue(),
+        )
+        task = asyncio.create_task(self._drive(run), name=f"journey {run.request_id}")
+        self._driving.add(task)
+        task.add_done_callback(self._driving.discard)
+        return run
+
+    async def deliver(self, run: Run) -> AsyncIterator[Delta | Ended]:
+        """Yield the pieces as they arrive, then Ended once.
+
+        Raises LedgerUnavailable instead of Ended where the end could not be made durable.
+        """
+        while True:
+            piece = await run.pieces.get()
+            if isinstance(piece, LedgerUnavailable):
+                raise piece
+            yield piece
+            if isinstance(piece, Ended):
+                return
+            if run.first_byte_us is None:
+                # The caller asks for more once it has written the first piece to its socket.
+                run.first_byte_us = self._clock.now_us()
+
+    async def cancel(self, run: Run) -> None:
+        """Pass a cancel on to the backend; the receipt says whether it was acknowledged."""
+        self._cancel(run, "client_gone")
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for what runs, then cancel what is left and wait for its receipts."""
+        if self._driving:
+            await asyncio.wait(self._driving, timeout=seconds)
+        for task in self._driving:
+            task.cancel()
+        await asyncio.gather(*self._driving, return_exceptions=True)
+
+    def in_flight(self) -> int:
+        return len(self._driving)
+
+    async def _measured(self, submission: Submission) -> InferenceRequest:
+        configuration = self.desk.configuration
+        revisions = configuration.tokenizer_revisions
+        counts = await count_chat_for(revisions, submission.messages, submission.tools_json)
+        now_us = self._clock.now_us()
+        return InferenceRequest(
+            request_id=make_request_id(now_us, secrets.token_bytes(10)),
+            tenant_id=submission.caller.tenant_id,
+            logical_model=submission.logical_model,
+            priority=submission.priority,
+            budget=self.desk.budget(submission, submission.caller.tenant_id),
+            input_tokens=counts,
+            required_capabilities=submission.required_capabilities,
+            allowed_regions=submission.allowed_regions,
+            quality_floor_milli=submission.quality_floor_milli,
+            side_effects=submission.side_effects,
+            user_path=submission.user_path,
+            task_type=submission.task_type,
+            session_id=submission.session_id,
+        )
+
+    async def _refuse(self, weighed: Weighed, submission: Submission) -> Refusal:
+        decision = weighed.decision
+        receipt = refusal_receipt(
+            weighed, submission, self.desk.configuration, self._clock.now_us()
+        )
+        appended = await self._store.commit((*weighed.records, receipt))
+        code = decision.reason_code or "INVALID_REQUEST"
+        metrics.request_ended(receipt)
+        return Refusal(
+            request_id=receipt.request_id,
+            reason_code=code,
+            http_status=decision.http_status,
+            retryable=REASONS[code].retryable,
+            retry_after_ms=decision.retry_after_ms,
+            limits=tuple((item.name, item.limit, item.observed) for item in decision.limits),
+            conditional_on=decision.conditional_on,
+            caller_action=REASONS[code].caller_action,
+            filed=_filed(receipt, appended),
+        )
+
+    async def _drive(self, run: Run) -> None:
+        """Run the attempt to its end and file it; nothing that happens here escapes a receipt."""
+        finish_reason = None
+        try:
+            outcome = await self._attempt(run)
+        except asyncio.CancelledError:
+            outcome = _lost("SHUTDOWN", run)
+        except Exception:  # an adapter's fault must not cost the request its receipt
+            log.exception("attempt %s.0 broke its adapter", run.request_id)
+            outcome = _lost("ADAPTER_FAULT", run)
+        if isinstance(outcome, Completed):
+            finish_reason = outcome.finish_reason
+        try:
+            filed = await self._close(run, outcome)
+        except LedgerUnavailable as unavailable:
+            run.pieces.put_nowait(unavailable)
+            return
+        run.pieces.put_nowait(Ended(finish_reason=finish_reason, filed=filed))
+
+    async def _attempt(self, run: Run) -> Outcome:
+        weighed, submission = run.weighed, run.submission
+        route = weighed.route
+        if route is None:
+            raise ValueError("only an accepted request is attempted")
+        attempt = self._providers[route.provider_kind].start(
+            Call(
+                attempt_id=f"{run.request_id}.0",
+                route=route,
+                tenant_id=weighed.request.tenant_id,
+                priority=weighed.request.priority,
+                input_tokens=weighed.decision.input_tokens,
+                max_output_tokens=weighed.request.budget.max_output_tokens,
+                messages=submission.messages,
+                schema=submission.schema,
+                ignore_eos=submission.ignore_eos,
+                seed=submission.seed,
+            )
+        )
+        run.attempt, run.started_us = attempt, self._clock.now_us()
+        loop = asyncio.get_running_loop()
+        left_s = weighed.request.budget.deadline_us / 1e6
+        alarm = loop.call_later(left_s, self._cancel, run, "DEADLINE_EXCEEDED")
+        if run.cancel_reason is not None:
+            attempt.cancel(run.cancel_reason)
+        outcome: Outcome | None = None
+        try:
+            async for event in attempt.events():
+                if isinstance(event, Outcome):
+                    outcome = event
+                    break
+                if run.first_piece_us is None:
+                    run.first_piece_us = self._clock.now_us()
+                run.tokens += event.tokens
+                run.pieces.put_nowait(event)
+        finally:
+            alarm.cancel()
+        return outcome or _lost("STREAM_WITHOUT_END", run)
+
+    def _cancel(self, run: Run, reason: str) -> None:
+        if run.cancel_reason is None:
+            run.cancel_reason = reason
+            if run.attempt is not None:
+                run.attempt.cancel(reason)
+
+    async def _close(self, run: Run, outcome: Outcome) -> Filed:
+        weighed = run.weighed
+        timings = measured(
+            outcome.timings,
+            decided_at_us=weighed.decided_at_us,
+            started_at_us=run.started_us,
+            first_piece_us=run.first_piece_us,
+            first_byte_us=run.first_byte_us,
+        )
+        rows, receipt = closing_records(
+            weighed,
+            run.submission,
+            self.desk.configuration,
+            replace(outcome, timings=timings),
+            self._clock.now_us(),
+        )
+        appended = await self._commit_patiently(rows)
+        if weighed.hold is not None:
+            if isinstance(outcome, Unknown):
+                bound_us = weighed.decided_at_us + receipt.deadline_us + UNKNOWN_BOUND_US
+                self.desk.book.leave_unknown(weighed.hold, bound_us)
+            else:
+                self.desk.book.settle(weighed.hold, receipt.cost_total_pico)
+        metrics.request_ended(receipt)
+        return _filed(receipt, appended)
+
+    async def _commit_patiently(self, rows: tuple[Record, ...]) -> tuple[Appended, ...]:
+        for delay in CLOSING_RETRY_SECONDS:
+            try:
+                return await self._store.commit(rows)
+            except LedgerUnavailable:
+                await asyncio.sleep(delay)
+        return await self._store.commit(rows)
+
+
+def _lost(reason: str, run: Run) -> Unknown:
+    """Return the outcome of an attempt that was lost sight of: unknown, never failed (PRV-2)."""
+    return Unknown(
+        reason=reason,
+        usage=Usage(input_tokens=run.weighed.decision.input_tokens, output_tokens=run.tokens),
+        usage_source="counted",
+        timings=Timings(),
+    )
+
+
+def _filed(receipt: Receipt, appended: tuple[Appended, ...]) -> Filed:
+    last = appended[-1]
+    return Filed(
+        receipt=receipt, seq=last.seq, prev_hash=last.prev_hash, entry_hash=last.entry_hash
+    )

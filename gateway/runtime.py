@@ -1,0 +1,150 @@
+"""The data plane's life: it opens the ledger, rebuilds the book, runs and supervises its tasks.
+
+One process owns a ledger. What a crash left without an end is filed as unknown before the first
+new request is taken (LED-1).
+"""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from gateway import configuration as configured
+from gateway import metrics
+from gateway.api.auth import KeyRing
+from gateway.book import Book
+from gateway.clock import Clock
+from gateway.desk import Desk
+from gateway.journey import Journey
+from gateway.providers.base import Provider
+from gateway.providers.simulator import SimulatorProvider
+from gateway.quota import Quota
+from gateway.recovery import unknown_receipts
+from ledger.queries import configuration as stored
+from ledger.queries import holds
+from ledger.reading import reader
+from ledger.store import Store
+
+log = logging.getLogger(__name__)
+
+SNAPSHOT_SECONDS = 0.25
+DRAIN_SECONDS = 20.0
+
+
+class Runtime:
+    """Owns store, book, journey and tasks between `start` and `stop`."""
+
+    def __init__(self, *, ledger: Path, clock: Clock, time_scale: float = 1.0) -> None:
+        self._ledger = ledger
+        self._time_scale = time_scale
+        self._tasks: list[asyncio.Task[None]] = []
+        self._problems: dict[str, str] = {"start": "the server is starting"}
+        self.clock = clock
+        self.store: Store
+        self.journey: Journey
+        self.keys: KeyRing
+        self.providers: Mapping[str, Provider]
+
+    async def start(self) -> None:
+        """Open everything. Raises LedgerInUse, LedgerNotReady or NotConfigured; nothing stays open."""
+        self.store = Store.open(self._ledger)
+        try:
+            with_connection = reader(self._ledger)
+            configuration = configured.load(with_connection)
+            self.keys = KeyRing(stored.active_api_keys(with_connection))
+            book = Book()
+            desk = Desk(configuration, book)
+            await self._recover(with_connection)
+            enter_tenants(book, with_connection, self.clock.now_us())
+            for route_id in configuration.routes:
+                book.open_route(route_id)
+                desk.snapshot_filed(route_id, stored.last_snapshot_revision(with_connection, route_id))
+            self.providers = {
+                "simulator": SimulatorProvider(
+                    configuration.policy.routes,
+                    clock=self.clock,
+                    time_scale=self._time_scale,
+                    first_revision=lambda route_id: 1
+                    + stored.last_snapshot_revision(reader(self._ledger), route_id),
+                )
+            }
+            self.journey = Journey(
+                desk=desk, store=self.store, providers=self.providers, clock=self.clock
+            )
+            self.observe_routes()
+        except BaseException:
+            self.store.close()
+            raise
+        self._supervise("snapshots", self._observe_for_ever())
+        del self._problems["start"]
+
+    async def stop(self) -> None:
+        """Stop taking requests, let what runs end, file its receipts, close the ledger."""
+        self._problems["stop"] = "the server is stopping"
+        await self.journey.drain(DRAIN_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for provider in self.providers.values():
+            await provider.close()
+        self.store.close()
+
+    def models(self) -> tuple[str, ...]:
+        return tuple(sorted(self.journey.desk.configuration.models))
+
+    def reader(self) -> sqlite3.Connection:
+        return reader(self._ledger)
+
+    def ready(self) -> tuple[bool, tuple[str, ...]]:
+        """Return whether requests are taken, and each reason why not."""
+        problems = list(self._problems.values())
+        if "start" not in self._problems and not self.store.healthy:
+            problems.append(f"the ledger can't be written: {self.store.last_error}")
+        return not problems, tuple(problems)
+
+    def observe_routes(self) -> None:
+        """Give the book the newest snapshot of every route."""
+        desk = self.journey.desk
+        for route in desk.configuration.policy.routes:
+            provider = self.providers.get(route.provider_kind)
+            snapshot = provider.snapshot(route) if provider else None
+            if snapshot is not None:
+                desk.book.observe(snapshot)
+        metrics.observe_book(desk.book)
+
+    async def _observe_for_ever(self) -> None:
+        while True:
+            self.observe_routes()
+            await asyncio.sleep(SNAPSHOT_SECONDS)
+
+    async def _recover(self, connection: sqlite3.Connection) -> None:
+        rows = unknown_receipts(connection, self.clock.now_us())
+        for row in rows:
+            await self.store.commit(row)
+        if rows:
+            log.warning("%d requests had no end at the last stop and are now unknown", len(rows))
+
+    def _supervise(self, name: str, work: "asyncio._CoroutineLike[None]") -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(lambda done: self._task_ended(name, done))
+        self._tasks.append(task)
+
+    def _task_ended(self, name: str, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self._problems[name] = f"the task {name!r} died; restart the server"
+            log.error("task %r died", name, exc_info=task.exception())
+
+
+def enter_tenants(book: Book, connection: sqlite3.Connection, now_us: int) -> None:
+    """Rebuild every tenant's account from the ledger: quota, spent this period, money held."""
+    for tenant in stored.tenants(connection):
+        quota = msgspec.json.decode(tenant.body_json, type=Quota)
+        spent_pico = holds.posted_pico_since(
+            connection, tenant.tenant_id, quota.period_start_us(now_us)
+        )
+        book.set_quota(tenant.tenant_id, quota, now_us=now_us, spent_pico=spent_pico)
+    for reservation in holds.open_reservations(connection):
+        book.hold_unknown_money(reservation.tenant_id, reservation.cost_pico)
