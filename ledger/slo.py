@@ -25,11 +25,9 @@ LATENCY_INDICATORS: frozenset[Indicator] = frozenset({"ttft", "queue", "itl", "e
 CAPACITY_CODES = frozenset({"CAPACITY_SHED", "NO_CAPABLE_ROUTE", "LEDGER_UNAVAILABLE"})
 
 
-class Judged(Protocol):
-    """What is read of a receipt; `ledger.records.Receipt` has it all. Durations from acceptance."""
+class Sliced(Protocol):
+    """What a selector asks of a request."""
 
-    @property
-    def status(self) -> str: ...
     @property
     def tenant_id(self) -> str: ...
     @property
@@ -44,6 +42,13 @@ class Judged(Protocol):
     def user_path(self) -> str: ...
     @property
     def arm(self) -> str | None: ...
+
+
+class Judged(Sliced, Protocol):
+    """What is read of a receipt; `ledger.records.Receipt` has it all. Durations from acceptance."""
+
+    @property
+    def status(self) -> str: ...
     @property
     def degraded_from(self) -> str | None: ...
     @property
@@ -65,6 +70,21 @@ class Judged(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRequest:
+    """A request that was accepted and has neither an end nor a first token."""
+
+    tenant_id: str
+    logical_model: str
+    identity_id: str | None
+    route_id: str | None
+    priority: str
+    user_path: str
+    arm: str | None
+    accepted_at_us: int
+    deadline_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
     """The slice that an objective covers; an empty tuple takes every value of its dimension."""
 
@@ -76,7 +96,7 @@ class Selector:
     user_paths: tuple[str, ...] = ()
     arms: tuple[str, ...] = ()
 
-    def covers(self, receipt: Judged) -> bool:
+    def covers(self, receipt: Sliced) -> bool:
         """Whether the request lies in the slice."""
         return (
             (not self.priorities or receipt.priority in self.priorities)
@@ -231,14 +251,14 @@ def judge_covered(definition: SloDefinition, receipt: Judged) -> Verdict | None:
     return _JUDGES[definition.indicator](definition, receipt)
 
 
-def judge_open(definition: SloDefinition, *, waited_us: int, deadline_us: int) -> Verdict | None:
+def judge_open(definition: SloDefinition, request: OpenRequest, now_us: int) -> Verdict | None:
     """How a request without an end and without a token counts: bad once its deadline has passed.
 
-    None while it may still be good (SLO-7). The caller has checked that the selector covers it.
+    None while it may still be good, and where the objective doesn't cover it (SLO-7).
     """
-    if definition.indicator == "capacity":
-        return "good"
-    return "bad" if waited_us > deadline_us else None
+    if definition.indicator == "capacity" or not definition.selector.covers(request):
+        return None
+    return "bad" if now_us - request.accepted_at_us > request.deadline_us else None
 
 
 def user_cancelled_unserved(receipt: Judged) -> bool:

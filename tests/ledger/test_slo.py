@@ -241,9 +241,31 @@ def test_only_a_completed_request_is_good_end_to_end():
     assert slo.judge(objective, receipt(status="failed")) == "bad"
 
 
+def open_request(**changes):
+    fields = {
+        "tenant_id": "acme",
+        "logical_model": "chat-large",
+        "identity_id": "mid_a",
+        "route_id": "route_a",
+        "priority": "interactive",
+        "user_path": "interactive",
+        "arm": None,
+        "accepted_at_us": 1_000,
+        "deadline_us": 30_000_000,
+    }
+    return slo.OpenRequest(**{**fields, **changes})
+
+
 def test_a_request_past_its_deadline_without_a_token_is_bad_at_once():
-    assert slo.judge_open(definition(), waited_us=30_000_000, deadline_us=30_000_000) is None
-    assert slo.judge_open(definition(), waited_us=30_000_001, deadline_us=30_000_000) == "bad"
+    assert slo.judge_open(definition(), open_request(), 30_001_000) is None
+    assert slo.judge_open(definition(), open_request(), 30_001_001) == "bad"
+
+
+def test_an_open_request_outside_the_slice_does_not_count():
+    batch = definition(selector=Selector(priorities=("batch",)))
+    assert slo.judge_open(batch, open_request(), 99_000_000) is None
+    capacity = definition(indicator="capacity", threshold_us=None)
+    assert slo.judge_open(capacity, open_request(), 99_000_000) is None
 
 
 @pytest.mark.parametrize(

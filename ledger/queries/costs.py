@@ -1,0 +1,290 @@
+"""Cost attribution from the rollups: exact parts of an exact whole (CST-2, CST-3, CST-9)."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import tzinfo
+from fractions import Fraction
+from typing import Literal, get_args
+
+from ledger.money import join
+from ledger.reading import fetch
+from ledger.rollups.cover import cover
+from ledger.rollups.projection import State, read_state
+from ledger.rollups.tables import COSTS, LIVE
+from ledger.zones import LocalBucket, Period, Unit, buckets
+
+Dimension = Literal[
+    "tenant",
+    "key",
+    "logical_model",
+    "identity",
+    "route",
+    "priority",
+    "path",
+    "task_type",
+    "release",
+    "arm",
+    "status",
+    "reason",
+    "degraded",
+    "hour",
+    "day",
+    "month",
+]
+DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
+TIME_DIMENSIONS: tuple[Unit, ...] = get_args(Unit)
+DIMENSIONS_LIMIT = 3
+ROWS_LIMIT = 1_000
+FILTER_VALUES_LIMIT = 100
+
+_COLUMNS: dict[Dimension, str] = {
+    "tenant": "tenant_id",
+    "key": "key_id",
+    "logical_model": "logical_model",
+    "identity": "identity_id",
+    "route": "route_id",
+    "priority": "priority",
+    "path": "user_path",
+    "task_type": "task_type",
+    "release": "release_id",
+    "arm": "arm",
+    "status": "status",
+    "reason": "reason",
+    "degraded": "degraded",
+}
+
+Filter = Mapping[Dimension, Sequence[str]]  # dimension -> values, any of which matches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSums:
+    """Sums over receipts. Costs are exact Python integers in pico units, of any size."""
+
+    receipts: int = 0
+    completed: int = 0
+    rejected: int = 0
+    cancelled: int = 0
+    failed: int = 0
+    unknown: int = 0
+    degraded: int = 0
+    judged: int = 0  # the denominator of valid completion (SLO-0)
+    valid: int = 0
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+    attempts: int = 0
+    cost_input_pico: int = 0
+    cost_cached_input_pico: int = 0
+    cost_output_pico: int = 0
+    cost_fixed_pico: int = 0
+    cost_retry_and_hedge_pico: int = 0
+    cost_total_pico: int = 0
+    cost_waste_pico: int = 0  # retries, hedges, not completed, or completed with invalid schema
+
+    @property
+    def cost_per_completed_pico(self) -> int | None:
+        """All cost over completed requests, rounded half to even once; None without any."""
+        return unit_cost_pico(self.cost_total_pico, self.completed)
+
+    def plus(self, other: "CostSums") -> "CostSums":
+        added = {name: getattr(self, name) + getattr(other, name) for name in _SUM_NAMES}
+        return CostSums(**added)
+
+
+_SUM_NAMES = tuple(field.name for field in fields(CostSums))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRow:
+    """One combination of the table's dimensions, in their order; "" stands for none."""
+
+    values: tuple[str, ...]
+    sums: CostSums
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drill:
+    """The receipts behind a row: accepted in the period, each dimension with one of its values."""
+
+    period: Period
+    values: tuple[tuple[Dimension, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostTable:
+    """Rows by falling cost (by time first, where time is a dimension), and their exact sum.
+
+    More than ROWS_LIMIT rows are not dropped: those of the lowest cost are added up in `others`,
+    which stand for `others_count` rows.
+    """
+
+    period: Period
+    zone: tzinfo
+    dimensions: tuple[Dimension, ...]
+    filters: tuple[tuple[Dimension, tuple[str, ...]], ...]
+    rows: tuple[CostRow, ...]
+    others: CostSums | None
+    others_count: int
+    total: CostSums
+    time_buckets: tuple[LocalBucket, ...]  # of the time dimension, those without cost too
+
+    def drill(self, row: CostRow) -> Drill:
+        """What to ask of the receipts for the very rows that this one sums."""
+        period = self.period
+        values = dict(self.filters)
+        for dimension, value in zip(self.dimensions, row.values, strict=True):
+            if dimension in TIME_DIMENSIONS:
+                bucket = next(b for b in self.time_buckets if b.label == value)
+                period = Period(start_us=bucket.start_us, end_us=bucket.end_us)
+            else:
+                values[dimension] = (value,)
+        return Drill(period=period, values=tuple(values.items()))
+
+
+def unit_cost_pico(cost_pico: int, count: int) -> int | None:
+    """The cost of one of `count`, rounded half to even once; None where there is none."""
+    return round(Fraction(cost_pico, count)) if count else None
+
+
+def costs(
+    connection: sqlite3.Connection,
+    period: Period,
+    dimensions: Sequence[Dimension],
+    *,
+    zone: tzinfo,
+    filters: Filter | None = None,
+) -> CostTable:
+    """The costs of a period by up to three dimensions, of which at most one is a time.
+
+    ValueError, saying which, for dimensions or filters that can't be asked for.
+    """
+    filters = filters or {}
+    _check(dimensions, filters)
+    unit = next((unit for unit in TIME_DIMENSIONS if unit in dimensions), None)
+    times = buckets(period, unit, zone) if unit else ()
+    whole = LocalBucket(label="", start_us=period.start_us, end_us=period.end_us)
+    plain = [dimension for dimension in dimensions if dimension not in TIME_DIMENSIONS]
+    sql, values = _statement(times or (whole,), plain, filters, read_state(connection))
+    rows = [_row(dimensions, times, found) for found in fetch(connection, sql, values)]
+    total = CostSums()
+    for row in rows:
+        total = total.plus(row.sums)
+    rows.sort(key=lambda row: (-row.sums.cost_total_pico, row.values))
+    others = CostSums()
+    for row in rows[ROWS_LIMIT:]:
+        others = others.plus(row.sums)
+    kept = rows[:ROWS_LIMIT]
+    if unit:
+        place = list(dimensions).index(unit)
+        order = {bucket.label: number for number, bucket in enumerate(times)}
+        kept.sort(key=lambda row: order[row.values[place]])
+    return CostTable(
+        period=period,
+        zone=zone,
+        dimensions=tuple(dimensions),
+        filters=tuple((name, tuple(allowed)) for name, allowed in filters.items()),
+        rows=tuple(kept),
+        others=others if len(rows) > ROWS_LIMIT else None,
+        others_count=max(0, len(rows) - ROWS_LIMIT),
+        total=total,
+        time_buckets=times,
+    )
+
+
+def values_of(connection: sqlite3.Connection, dimension: Dimension, limit: int = 200) -> list[str]:
+    """The values that a dimension has had, in order, without "": what a filter can offer."""
+    if dimension not in _COLUMNS:
+        raise ValueError(f"{dimension} has no list of values")
+    column = _COLUMNS[dimension]
+    sql = (
+        f"SELECT DISTINCT {column} FROM {LIVE.name('series')} "  # noqa: S608 - own names
+        f"WHERE {column} <> '' ORDER BY 1 LIMIT ?"
+    )
+    return [row[0] for row in fetch(connection, sql, (limit,))]
+
+
+def _check(dimensions: Sequence[Dimension], filters: Filter) -> None:
+    unknown = [name for name in (*dimensions, *filters) if name not in DIMENSIONS]
+    if unknown:
+        raise ValueError(f"no dimension {unknown[0]!r}; there are {', '.join(DIMENSIONS)}")
+    if len(set(dimensions)) < len(dimensions) or not 1 <= len(dimensions) <= DIMENSIONS_LIMIT:
+        raise ValueError(f"choose one to {DIMENSIONS_LIMIT} different dimensions")
+    if sum(name in TIME_DIMENSIONS for name in dimensions) > 1:
+        raise ValueError("choose one of hour, day and month")
+    for name, allowed in filters.items():
+        if name in TIME_DIMENSIONS:
+            raise ValueError(f"{name} is no filter: choose another period")
+        if not 1 <= len(allowed) <= FILTER_VALUES_LIMIT:
+            raise ValueError(f"filter {name} takes 1 to {FILTER_VALUES_LIMIT} values")
+
+
+_OF_STATUS = ("completed", "rejected", "cancelled", "failed", "unknown")
+_SUMMED = ("judged", "valid", "input_tokens", "cached_input_tokens", "output_tokens", "attempts")
+_WASTED = "(s.status <> 'completed' OR s.schema_valid = '0')"
+
+
+def _statement(
+    times: Sequence[LocalBucket], plain: Sequence[Dimension], filters: Filter, state: State
+) -> tuple[str, list[int | str]]:
+    """Segments first, then the totals' primary key, then each series by its id: no scan.
+
+    Rows are added up by series before they meet the dimensions' texts: far fewer comparisons.
+    """
+    values: list[int | str] = []
+    segments: list[str] = []
+    for number, bucket in enumerate(times):
+        for part in cover(bucket.start_us, bucket.end_us, state):
+            segments.append("(?, ?, ?, ?)")
+            values += (number, part.grain_min, part.start_us, part.end_us)
+    wanted = ""
+    for name, allowed in filters.items():
+        marks = ", ".join("?" * len(allowed))
+        wanted += f" AND s.{_COLUMNS[name]} IN ({marks})"
+        values += allowed
+    measures = ("receipts", *_SUMMED, *(f"{c}_{limb}" for c in COSTS for limb in ("high", "low")))
+    inner = ", ".join(f"SUM(t.{name}) AS {name}" for name in measures)
+    outer = [
+        "SUM(receipts)",
+        *(f"SUM(receipts) FILTER (WHERE s.status = '{status}')" for status in _OF_STATUS),
+        "SUM(receipts) FILTER (WHERE s.degraded = '1')",
+        *(f"SUM({name})" for name in _SUMMED),
+        *(f"SUM({cost}_{limb})" for cost in COSTS for limb in ("high", "low")),
+        *(f"SUM(cost_total_{limb}) FILTER (WHERE {_WASTED})" for limb in ("high", "low")),
+        *(
+            f"SUM(cost_retry_and_hedge_{limb}) FILTER (WHERE NOT {_WASTED})"
+            for limb in ("high", "low")
+        ),
+    ]
+    grouping = ["bucket", *(f"s.{_COLUMNS[name]}" for name in plain)]
+    sql = (
+        "WITH seg(number, grain, start_us, end_us) AS "  # noqa: S608 - own names
+        f"(VALUES {', '.join(segments)}), "
+        f"part AS (SELECT seg.number AS bucket, t.series_id AS series_id, {inner} "
+        f"FROM seg CROSS JOIN {LIVE.name('total')} t ON t.grain_min = seg.grain "
+        "AND t.bucket_us >= seg.start_us AND t.bucket_us < seg.end_us GROUP BY 1, 2) "
+        f"SELECT {', '.join(grouping)}, {', '.join(outer)} "
+        f"FROM part CROSS JOIN {LIVE.name('series')} s ON s.series_id = part.series_id{wanted} "
+        f"GROUP BY {', '.join(grouping)} HAVING SUM(receipts) > 0"  # none where all were resolved
+    )
+    if not segments:  # an empty period: a statement that finds nothing
+        sql = sql.replace("(VALUES )", "(SELECT 0, 0, 0, 0 WHERE 0)")
+    return sql, values
+
+
+def _row(
+    dimensions: Sequence[Dimension], times: Sequence[LocalBucket], found: Sequence[int | str]
+) -> CostRow:
+    plain = len([name for name in dimensions if name not in TIME_DIMENSIONS])
+    texts = iter(str(value) for value in found[1 : 1 + plain])
+    values = tuple(
+        times[int(found[0])].label if name in TIME_DIMENSIONS else next(texts)
+        for name in dimensions
+    )
+    numbers = [int(value or 0) for value in found[1 + plain :]]
+    counts = 1 + len(_OF_STATUS) + 1 + len(_SUMMED)
+    limbs = numbers[counts:]
+    money = [join(high, low) for high, low in zip(limbs[::2], limbs[1::2], strict=True)]
+    costs_pico, wasted = money[: len(COSTS)], sum(money[len(COSTS) :])
+    summed = dict(zip(_SUM_NAMES, (*numbers[:counts], *costs_pico, wasted), strict=True))
+    return CostRow(values=values, sums=CostSums(**summed))

@@ -1,0 +1,160 @@
+"""SLO burn over closed minutes, from counts kept in the receipts' transaction (SLO-3, SLO-5)."""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ledger.reading import fetch, fetch_one
+from ledger.rollups.tables import LIVE, MINUTE_US
+from ledger.slo import DAY_US, HOUR_US, OpenRequest, SloDefinition, judge_open
+from ledger.slo_burn import (
+    SloStatus,
+    Tally,
+    WindowBurn,
+    burn_rate,
+    evaluate_rule,
+    status_of,
+)
+from ledger.slo_defaults import DEFAULT_SLOS
+
+POINTS_LIMIT = 400
+
+_SLI = LIVE.name("sli")
+_SINCE = f"SELECT MIN(minute_us) FROM {_SLI} WHERE slo_key = ?"  # noqa: S608 - own names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurnPoint:
+    """One step of the history: its counts, and the burn rate in it (None: no valid request)."""
+
+    start_us: int
+    end_us: int
+    tally: Tally
+    burn: Fraction | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloReport:
+    """An objective's status, and its recent history for the chart."""
+
+    status: SloStatus
+    history: tuple[BurnPoint, ...]  # oldest first, without gaps
+    counted_since_us: int | None  # the first minute that has a count; None: NO_DATA
+
+
+def slo_reports(
+    connection: sqlite3.Connection,
+    now_us: int,
+    definitions: Sequence[SloDefinition] = DEFAULT_SLOS,
+    *,
+    open_requests: Sequence[OpenRequest] = (),
+    history_us: int = DAY_US,
+    step_us: int = HOUR_US // 4,
+) -> tuple[SloReport, ...]:
+    """Every objective at the end of the last whole minute before `now_us`.
+
+    A window is [end - length, end); a request belongs to the minute in which it was accepted
+    (SLO-7). `open_requests` have no first token yet; those past their deadline are bad at once.
+    A definition without counts is NO_DATA, never OK. ValueError for a history of more than
+    POINTS_LIMIT steps or of steps that are no whole minutes.
+    """
+    if step_us <= 0 or step_us % MINUTE_US or history_us > POINTS_LIMIT * step_us:
+        raise ValueError(f"a history has at most {POINTS_LIMIT} steps of whole minutes")
+    end_us = now_us - now_us % MINUTE_US
+    reports = []
+    for definition in definitions:
+        late_us = [
+            request.accepted_at_us
+            for request in open_requests
+            if judge_open(definition, request, now_us) == "bad"
+        ]
+        reports.append(_report(connection, definition, end_us, late_us, history_us, step_us))
+    return tuple(reports)
+
+
+def _report(
+    connection: sqlite3.Connection,
+    definition: SloDefinition,
+    end_us: int,
+    late_us: Sequence[int],
+    history_us: int,
+    step_us: int,
+) -> SloReport:
+    lengths_us = sorted(
+        {definition.period_us}
+        | {rule.long_us for rule in definition.rules}
+        | {rule.short_us for rule in definition.rules}
+    )
+    tallies = tally_windows(connection, definition.key, end_us, lengths_us)
+    windows = {}
+    for length_us, tally in zip(lengths_us, tallies, strict=True):
+        late = sum(end_us - length_us <= at_us < end_us for at_us in late_us)
+        counted = Tally(good=tally.good, valid=tally.valid + late)
+        windows[length_us] = WindowBurn(
+            length_us=length_us,
+            start_us=end_us - length_us,
+            end_us=end_us,
+            tally=counted,
+            burn=burn_rate(counted, definition.budget),
+        )
+    rules = tuple(
+        evaluate_rule(definition, rule, windows[rule.long_us], windows[rule.short_us])
+        for rule in definition.rules
+    )
+    since = fetch_one(connection, _SINCE, (definition.key,))
+    return SloReport(
+        status=status_of(definition, end_us, windows[definition.period_us], rules),
+        history=_history(connection, definition, end_us, history_us, step_us),
+        counted_since_us=since[0],
+    )
+
+
+def tally_windows(
+    connection: sqlite3.Connection, slo_key: str, end_us: int, lengths_us: Sequence[int]
+) -> tuple[Tally, ...]:
+    """The counts of windows of these lengths that all end at `end_us`: one range of the key."""
+    sums: list[str] = []
+    values: list[int | str] = []
+    for length_us in lengths_us:
+        for count in ("good", "valid"):
+            sums.append(f"SUM({count}) FILTER (WHERE minute_us >= ?)")
+            values.append(end_us - length_us)
+    sql = (
+        f"SELECT {', '.join(sums)} FROM {_SLI} "  # noqa: S608 - own names
+        "WHERE slo_key = ? AND minute_us >= ? AND minute_us < ?"
+    )
+    found = fetch_one(connection, sql, (*values, slo_key, end_us - max(lengths_us), end_us))
+    return tuple(
+        Tally(good=good or 0, valid=valid or 0)
+        for good, valid in zip(found[::2], found[1::2], strict=True)
+    )
+
+
+def _history(
+    connection: sqlite3.Connection,
+    definition: SloDefinition,
+    end_us: int,
+    history_us: int,
+    step_us: int,
+) -> tuple[BurnPoint, ...]:
+    start_us = end_us - history_us // step_us * step_us
+    sql = (
+        "SELECT (minute_us - ?) / ? AS step, SUM(good), SUM(valid) "  # noqa: S608 - own names
+        f"FROM {_SLI} WHERE slo_key = ? AND minute_us >= ? AND minute_us < ? GROUP BY step"
+    )
+    values = (start_us, step_us, definition.key, start_us, end_us)
+    counted = {row[0]: (row[1], row[2]) for row in fetch(connection, sql, values)}
+    points = []
+    for step in range(history_us // step_us):
+        good, valid = counted.get(step, (0, 0))
+        tally = Tally(good=good, valid=valid)
+        points.append(
+            BurnPoint(
+                start_us=start_us + step * step_us,
+                end_us=start_us + (step + 1) * step_us,
+                tally=tally,
+                burn=burn_rate(tally, definition.budget),
+            )
+        )
+    return tuple(points)
