@@ -47,7 +47,7 @@ def test_req_long_is_accepted_on_long_context_v4_with_860_ms_ttft_and_8024_ms_e2
 def test_a_tenant_at_its_limit_of_four_is_rejected_and_may_retry():
     decision = decide(request(), POLICY.routes, context(tenant=tenant(in_flight=4)), POLICY)
     assert (decision.status, decision.reason_code) == ("rejected", "TENANT_CONCURRENCY_LIMIT")
-    assert REASONS[decision.reason_code].retryable
+    assert REASONS["TENANT_CONCURRENCY_LIMIT"].retryable
     assert decision.candidates == ()
 
 
