@@ -1,0 +1,40 @@
+"""What a verification finds wrong, each naming the row at fault. Pure."""
+
+from typing import Literal
+
+import msgspec
+
+Kind = Literal[
+    "altered",  # the row isn't what was hashed
+    "missing",  # no table has the row any more
+    "doubled",  # more than one table has it, or a table has it beyond the chain's end
+    "unreadable",  # SQLite can't read the table
+    "head",  # the chain's end isn't where chain_head says
+    "checkpoint",  # the ledger isn't a continuation of what a checkpoint saw
+    "cost",  # a receipt's cost isn't what its usage and rate table give
+    "receipt",  # a request hasn't exactly one current final receipt
+    "settlement",  # a reservation was settled twice, or a settlement has none
+    "trigger",  # a table isn't append-only as it must be
+]
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong. `table`, `seq` and `label` where a row is at fault."""
+
+    kind: Kind
+    what: str
+    table: str = ""
+    seq: int | None = None
+    label: str = ""
+
+    def __str__(self) -> str:
+        row = " ".join(
+            part
+            for part in (
+                self.table,
+                "" if self.seq is None else f"seq {self.seq}",
+                f"({self.label})" if self.label else "",
+            )
+            if part
+        )
+        return f"{self.kind}: {row + ': ' if row else ''}{self.what}"

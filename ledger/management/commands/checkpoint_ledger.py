@@ -1,0 +1,43 @@
+"""`manage.py checkpoint_ledger`: the ledger's size and root, to be kept elsewhere (LED-7)."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from ledger.chain import checkpoint_of
+from ledger.errors import LedgerError
+from ledger.reading import connect_read_only, read_head
+
+
+class Command(BaseCommand):
+    help = "Writes a checkpoint (size, root); verify_ledger --checkpoint proves against it later."
+    requires_system_checks: tuple[str, ...] = ()
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--ledger", type=Path, help="another ledger file than the configured")
+        parser.add_argument("--output", type=Path, help="a new file; without it, standard output")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            connection = connect_read_only(options["ledger"] or settings.WEIGHBRIDGE_DB)
+        except LedgerError as error:
+            raise CommandError(str(error)) from error
+        head = read_head(connection)
+        connection.close()
+        if head is None:
+            raise CommandError("the ledger's chain_head row is gone; run verify_ledger")
+        text = msgspec.json.encode(checkpoint_of(head)).decode()
+        if options["output"] is None:
+            self.stdout.write(text)
+            return
+        try:
+            # An existing checkpoint is evidence: it is never overwritten.
+            descriptor = os.open(options["output"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except OSError as error:
+            raise CommandError(f"can't write {options['output']}: {error.strerror}") from error
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text + "\n")

@@ -1,0 +1,145 @@
+"""The chain proves itself: every hash and every cost computed again, in chain order (LED-2, LED-7).
+
+Rows younger than the head that was read first are left for next time: a ledger can be verified
+while it is written.
+"""
+
+import sqlite3
+from collections.abc import Callable
+
+import msgspec
+
+from ledger.audits import audit
+from ledger.chain import BadHead, Builder, Checkpoint, Head
+from ledger.faults import Fault
+from ledger.rates import RateTable
+from ledger.reading import fetch, read_head
+from ledger.records import RECORDS, RateTableRecord
+from ledger.rows import record_of, select
+from ledger.triggers import trigger_differences
+from ledger.walk import (
+    BLOCK_ROWS,
+    FAULTS_LIMIT,
+    Faults,
+    TooManyFaults,
+    Walk,
+    fault_at,
+    rows_as_they_are,
+    rows_by_seq,
+)
+
+BREAKS_THE_TREE = frozenset({"missing", "altered", "doubled", "unreadable", "head"})
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verification found. `root` is in hexadecimal, and None where rows are at fault."""
+
+    rows: int
+    root: str | None
+    faults: tuple[Fault, ...]
+    unfinished: int  # decided requests without a receipt: in flight, or left by a crash
+
+    @property
+    def sound(self) -> bool:
+        return not self.faults
+
+
+def verify(
+    connection: sqlite3.Connection,
+    *,
+    checkpoint: Checkpoint | None = None,
+    at_rest: bool = False,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> Report:
+    """Every fault of the ledger, rows first, in chain order; FAULTS_LIMIT at most.
+
+    `checkpoint`: exported earlier and kept elsewhere; the ledger has to continue it. `at_rest`: no
+    server runs and recovery is done, so that a request without a receipt is a fault, too.
+    """
+    faults = Faults()
+    walk = Walk(_rate_tables(connection), faults)
+    unfinished = 0
+    try:
+        head = _starting_head(connection, faults)
+        _check_end(connection, head, faults)
+        if checkpoint is not None and checkpoint.size > head.size:
+            what = f"it saw {checkpoint.size} rows; the ledger has {head.size}: its tail was cut"
+            faults.add(Fault(kind="checkpoint", what=what))
+        for seq, found in rows_by_seq(connection, head.size, faults):
+            walk.step(seq, found)
+            if checkpoint is not None and seq == checkpoint.size:
+                _check_checkpoint(walk.builder, checkpoint, faults)
+            if seq % BLOCK_ROWS == 0:
+                progress(seq)
+        if BREAKS_THE_TREE.isdisjoint(fault.kind for fault in faults):
+            _check_head(head, walk.builder, faults)
+        unfinished, found_faults = audit(connection, head.size, at_rest=at_rest)
+        for fault in found_faults:
+            faults.add(fault)
+        for difference in trigger_differences(connection):
+            faults.add(Fault(kind="trigger", what=difference))
+    except TooManyFaults:
+        pass
+    intact = BREAKS_THE_TREE.isdisjoint(fault.kind for fault in faults)
+    return Report(
+        rows=walk.builder.size,
+        root=walk.builder.root.hex() if intact else None,
+        faults=tuple(faults),
+        unfinished=unfinished,
+    )
+
+
+def _starting_head(connection: sqlite3.Connection, faults: Faults) -> Head:
+    """The head as the last commit left it; where it is gone, one that ends at the last row."""
+    head = read_head(connection)
+    if head is not None:
+        return head
+    faults.add(Fault(kind="head", table="chain_head", what="its row is gone"))
+    sql = " UNION ALL ".join(f"SELECT max(seq) FROM {kind.TABLE}" for kind in RECORDS)  # noqa: S608 - names of records
+    return Head(size=max(row[0] or 0 for row in fetch(connection, sql)))
+
+
+def _check_end(connection: sqlite3.Connection, head: Head, faults: Faults) -> None:
+    """Names rows that stand after the chain's end when no writer put them there."""
+    for record_type in RECORDS:
+        sql = f"{select(record_type)} WHERE seq > ? ORDER BY seq LIMIT ?"
+        beyond = rows_as_they_are(connection, sql, (head.size, FAULTS_LIMIT))
+        now = read_head(connection) or head
+        for row in beyond:
+            if row[0] > now.size:
+                what = f"the chain ends at {now.size}: the store never wrote this row"
+                faults.add(fault_at("doubled", record_type, row, what))
+
+
+def _check_checkpoint(builder: Builder, checkpoint: Checkpoint, faults: Faults) -> None:
+    root = builder.root.hex()
+    if root != checkpoint.root:
+        what = (
+            f"the first {checkpoint.size} rows have the root {root}, the checkpoint has "
+            f"{checkpoint.root}: what it saw was rewritten"
+        )
+        faults.add(Fault(kind="checkpoint", what=what))
+
+
+def _check_head(head: Head, builder: Builder, faults: Faults) -> None:
+    """With every row in order, the head must be exactly where they lead."""
+    try:
+        stated = Builder(head).root
+    except BadHead as error:
+        faults.add(Fault(kind="head", table="chain_head", what=str(error)))
+        return
+    if head.entry_hash != builder.entry_hash or stated != builder.root:
+        what = f"it doesn't agree with row {head.size}, the last: head or rows were rewritten"
+        faults.add(Fault(kind="head", table="chain_head", what=what))
+
+
+def _rate_tables(connection: sqlite3.Connection) -> dict[str, RateTable]:
+    """The rate tables by version; one that can't be read is absent, and its receipts say so."""
+    tables = {}
+    for row in rows_as_they_are(connection, f"{select(RateTableRecord)} WHERE seq > ?", (0,)):
+        try:
+            record = record_of(RateTableRecord, row)
+            tables[record.version] = msgspec.json.decode(record.body_json, type=RateTable)
+        except (msgspec.DecodeError, TypeError, UnicodeError):
+            continue
+    return tables

@@ -1,0 +1,65 @@
+"""`verify_ledger` and `checkpoint_ledger` as an operator runs them."""
+
+import io
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from ledger.store import Store
+from tests import factories
+from tests.ledger.tampering import fill, tamper
+
+
+def run(command, *arguments):
+    out, err = io.StringIO(), io.StringIO()
+    status: object = 0
+    try:
+        call_command(command, *arguments, stdout=out, stderr=err)
+    except SystemExit as leaving:
+        status = leaving.code
+    return status, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def filled(ledger_path):
+    with Store.open(ledger_path) as store:
+        fill(store)
+    return ledger_path
+
+
+def test_a_sound_ledger_exits_0_and_says_how_fast_it_was_read(filled):
+    status, out, err = run("verify_ledger", "--ledger", str(filled), "--at-rest")
+    assert (status, err) == (0, "")
+    assert "sound; 39 rows" in out
+    assert "rows/s" in out
+
+
+def test_a_tampered_ledger_exits_1_and_names_table_seq_and_id(filled):
+    tamper(filled, "UPDATE receipt SET tenant_id = 'other' WHERE request_id LIKE '%2'")
+    status, out, err = run("verify_ledger", "--ledger", str(filled))
+    assert status == 1
+    line = err.splitlines()[0]
+    assert line.startswith(f"altered: receipt seq 32 (request_id {factories.request_id(2)}): ")
+    assert "fault(s)" in out
+
+
+def test_a_checkpoint_is_exported_kept_and_proved_against(filled, tmp_path):
+    file = tmp_path / "checkpoint.json"
+    assert run("checkpoint_ledger", "--ledger", str(filled), "--output", str(file))[0] == 0
+    assert json.loads(file.read_text())["size"] == 39
+    with pytest.raises(CommandError, match="can't write"):
+        run("checkpoint_ledger", "--ledger", str(filled), "--output", str(file))
+    arguments = ("verify_ledger", "--ledger", str(filled), "--checkpoint", str(file))
+    assert run(*arguments)[0] == 0
+    file.write_text(json.dumps({"size": 39, "root": "00"}))
+    status, _, err = run(*arguments)
+    assert status == 1
+    assert err.startswith("checkpoint: ")
+
+
+def test_what_can_not_be_read_is_said_in_a_sentence(filled, tmp_path):
+    with pytest.raises(CommandError, match="can't be opened"):
+        run("verify_ledger", "--ledger", str(tmp_path / "none.sqlite3"))
+    with pytest.raises(CommandError, match="is no checkpoint"):
+        run("verify_ledger", "--ledger", str(filled), "--checkpoint", str(tmp_path / "none"))
