@@ -279,26 +279,11 @@ def _started(state: ReplicaState) -> Generator[None, int, None]:
     return core
 
 
-SHARED_COLUMNS = [
-    "arrival",
-    "length",
-    "remaining",
-    "priority",
-    "serial",
-    "hashes",
-    "scheduled",
-    "first_token",
-    "done",
-    "admission",
-    "done_iteration",
-    "computed",
-    "blocks",
-    "tracked",
-    "cached",
-    "preemptions",
-    "outcome",
-    "runs",
-]
+SHARED_COLUMNS = (
+    *("arrival", "length", "remaining", "priority", "serial", "hashes", "outcome", "runs"),
+    *("scheduled", "first_token", "done", "admission", "done_iteration", "cached"),
+    *("computed", "blocks", "tracked", "preemptions"),
+)
 
 
 def _sharing(
