@@ -54,7 +54,8 @@ _COLUMNS: dict[Dimension, str] = {
     "degraded": "degraded",
 }
 
-Filter = Mapping[Dimension, Sequence[str]]  # dimension -> values, any of which matches
+Filter = Mapping[str, Sequence[str]]  # dimension -> values, any of which matches
+_Filters = tuple[tuple[Dimension, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +123,7 @@ class CostTable:
     period: Period
     zone: tzinfo
     dimensions: tuple[Dimension, ...]
-    filters: tuple[tuple[Dimension, tuple[str, ...]], ...]
+    filters: _Filters
     rows: tuple[CostRow, ...]
     others: CostSums | None
     others_count: int
@@ -150,7 +151,7 @@ def unit_cost_pico(cost_pico: int, count: int) -> int | None:
 def costs(
     connection: sqlite3.Connection,
     period: Period,
-    dimensions: Sequence[Dimension],
+    dimensions: Sequence[str],
     *,
     zone: tzinfo,
     filters: Filter | None = None,
@@ -159,14 +160,13 @@ def costs(
 
     ValueError, saying which, for dimensions or filters that can't be asked for.
     """
-    filters = filters or {}
-    _check(dimensions, filters)
-    unit = next((unit for unit in TIME_DIMENSIONS if unit in dimensions), None)
+    chosen, wanted = _checked(dimensions, filters or {})
+    unit = next((unit for unit in TIME_DIMENSIONS if unit in chosen), None)
     times = buckets(period, unit, zone) if unit else ()
     whole = LocalBucket(label="", start_us=period.start_us, end_us=period.end_us)
-    plain = [dimension for dimension in dimensions if dimension not in TIME_DIMENSIONS]
-    sql, values = _statement(times or (whole,), plain, filters, read_state(connection))
-    rows = [_row(dimensions, times, found) for found in fetch(connection, sql, values)]
+    plain = [name for name in chosen if name not in TIME_DIMENSIONS]
+    sql, values = _statement(times or (whole,), plain, wanted, read_state(connection))
+    rows = [_row(chosen, times, found) for found in fetch(connection, sql, values)]
     total = CostSums()
     for row in rows:
         total = total.plus(row.sums)
@@ -176,14 +176,14 @@ def costs(
         others = others.plus(row.sums)
     kept = rows[:ROWS_LIMIT]
     if unit:
-        place = list(dimensions).index(unit)
+        place = chosen.index(unit)
         order = {bucket.label: number for number, bucket in enumerate(times)}
         kept.sort(key=lambda row: order[row.values[place]])
     return CostTable(
         period=period,
         zone=zone,
-        dimensions=tuple(dimensions),
-        filters=tuple((name, tuple(allowed)) for name, allowed in filters.items()),
+        dimensions=chosen,
+        filters=wanted,
         rows=tuple(kept),
         others=others if len(rows) > ROWS_LIMIT else None,
         others_count=max(0, len(rows) - ROWS_LIMIT),
@@ -192,11 +192,11 @@ def costs(
     )
 
 
-def values_of(connection: sqlite3.Connection, dimension: Dimension, limit: int = 200) -> list[str]:
+def values_of(connection: sqlite3.Connection, dimension: str, limit: int = 200) -> list[str]:
     """The values that a dimension has had, in order, without "": what a filter can offer."""
-    if dimension not in _COLUMNS:
+    column = next((column for name, column in _COLUMNS.items() if name == dimension), None)
+    if column is None:
         raise ValueError(f"{dimension} has no list of values")
-    column = _COLUMNS[dimension]
     sql = (
         f"SELECT DISTINCT {column} FROM {LIVE.name('series')} "  # noqa: S608 - own names
         f"WHERE {column} <> '' ORDER BY 1 LIMIT ?"
@@ -204,7 +204,8 @@ def values_of(connection: sqlite3.Connection, dimension: Dimension, limit: int =
     return [row[0] for row in fetch(connection, sql, (limit,))]
 
 
-def _check(dimensions: Sequence[Dimension], filters: Filter) -> None:
+def _checked(dimensions: Sequence[str], filters: Filter) -> tuple[tuple[Dimension, ...], _Filters]:
+    """Both, known to be askable; ValueError names what is not."""
     unknown = [name for name in (*dimensions, *filters) if name not in DIMENSIONS]
     if unknown:
         raise ValueError(f"no dimension {unknown[0]!r}; there are {', '.join(DIMENSIONS)}")
@@ -217,6 +218,11 @@ def _check(dimensions: Sequence[Dimension], filters: Filter) -> None:
             raise ValueError(f"{name} is no filter: choose another period")
         if not 1 <= len(allowed) <= FILTER_VALUES_LIMIT:
             raise ValueError(f"filter {name} takes 1 to {FILTER_VALUES_LIMIT} values")
+    known: dict[str, Dimension] = {name: name for name in DIMENSIONS}
+    return (
+        tuple(known[name] for name in dimensions),
+        tuple((known[name], tuple(allowed)) for name, allowed in filters.items()),
+    )
 
 
 _OF_STATUS = ("completed", "rejected", "cancelled", "failed", "unknown")
@@ -225,7 +231,7 @@ _WASTED = "(s.status <> 'completed' OR s.schema_valid = '0')"
 
 
 def _statement(
-    times: Sequence[LocalBucket], plain: Sequence[Dimension], filters: Filter, state: State
+    times: Sequence[LocalBucket], plain: Sequence[Dimension], filters: _Filters, state: State
 ) -> tuple[str, list[int | str]]:
     """Segments first, then the totals' primary key, then each series by its id: no scan.
 
@@ -238,7 +244,7 @@ def _statement(
             segments.append("(?, ?, ?, ?)")
             values += (number, part.grain_min, part.start_us, part.end_us)
     wanted = ""
-    for name, allowed in filters.items():
+    for name, allowed in filters:
         marks = ", ".join("?" * len(allowed))
         wanted += f" AND s.{_COLUMNS[name]} IN ({marks})"
         values += allowed

@@ -64,7 +64,7 @@ def value_of(one, dimension, zone):
 
 
 def expected(dimensions, zone, receipts=RECEIPTS):
-    found = defaultdict(int)
+    found: dict[tuple[str, ...], int] = defaultdict(int)
     for one in receipts:
         found[tuple(value_of(one, name, zone) for name in dimensions)] += one.cost_total_pico
     return dict(found)
