@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -177,73 +177,3 @@ def redecide(
         evaluations=evaluations,
     )
     return decide(inputs.request, policy.routes, context, policy)
-
-
-Verdict = Literal["identical", "different", "not_comparable"]
-
-
-class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision as the ledger has it."""
-
-    request_id: str
-    code_revision: str
-    inputs_json: str
-    decision_json: str
-    digest: bytes
-
-
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """A recorded decision next to the one made again; `differences` names fields, not all text."""
-
-    request_id: str
-    verdict: Verdict
-    differences: tuple[str, ...] = ()
-
-
-def compare(
-    recorded: Recorded,
-    inputs: DecisionInputs,
-    policy: RoutePolicy,
-    rates: RateTable,
-    snapshots: SnapshotOf,
-    evaluations: tuple[Evaluation, ...],
-) -> Comparison:
-    """Return whether the recorded decision and digest are, byte for byte, what comes out again.
-
-    A decision of another code revision is `not_comparable`, never `different` (RTE-3).
-    """
-    if recorded.code_revision != CODE_REVISION:
-        return Comparison(request_id=recorded.request_id, verdict="not_comparable")
-    again = encode_decision(redecide(inputs, policy, rates, snapshots, evaluations))
-    differences = []
-    if again != recorded.decision_json:
-        differences += field_differences(recorded.decision_json, again)
-    if digest(recorded.inputs_json, recorded.decision_json) != recorded.digest:
-        differences.append("digest: it is not the hash of the recorded inputs and decision")
-    return Comparison(
-        request_id=recorded.request_id,
-        verdict="different" if differences else "identical",
-        differences=tuple(differences),
-    )
-
-
-def field_differences(recorded_json: str, again_json: str) -> list[str]:
-    """Return one line for each field in which two decisions differ; never an empty list."""
-    try:
-        recorded, again = decode_decision(recorded_json), decode_decision(again_json)
-    except msgspec.DecodeError as error:
-        return [f"the recorded text is no decision: {error}"]
-    lines = [
-        f"{name}: recorded {_shown(getattr(recorded, name))}, again {_shown(getattr(again, name))}"
-        for name in Decision.__struct_fields__
-        if getattr(recorded, name) != getattr(again, name)
-    ]
-    return lines or ["the texts differ, the values don't: the recorded text is not canonical"]
-
-
-def _shown(value: object) -> str:
-    text = _ENCODER.encode(value).decode()
-    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
-
-
-SHOWN_CHARS: Final = 400

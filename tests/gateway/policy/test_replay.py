@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.policy import replay
+from gateway.policy import comparing, replay
 from gateway.policy.admission import decide
 from tests.gateway.policy.corpus import Case, case
 from tests.policy_factories import (
@@ -59,20 +59,28 @@ def again(each: Case, inputs_json: str):
     )
 
 
-def recorded(each: Case, **changed) -> replay.Recorded:
+def recorded(each: Case, **changed) -> comparing.Recorded:
     inputs_json, decision_json = encoded(each), replay.encode_decision(decide(*each))
+    decision = decide(*each)
     fields = {
         "request_id": each.request.request_id,
+        "status": decision.status,
+        "reason_code": decision.reason_code,
+        "route_id": decision.route_id,
+        "tenant_id": each.request.tenant_id,
+        "decided_at_us": each.context.now_us,
+        "policy_revision": each.policy.revision,
+        "rate_table_version": each.context.rates.version,
         "code_revision": replay.CODE_REVISION,
         "inputs_json": inputs_json,
         "decision_json": decision_json,
         "digest": replay.digest(inputs_json, decision_json),
     }
-    return replay.Recorded(**fields | changed)
+    return comparing.Recorded(**fields | changed)
 
 
-def compared(each: Case, row: replay.Recorded) -> replay.Comparison:
-    return replay.compare(
+def compared(each: Case, row: comparing.Recorded) -> comparing.Comparison:
+    return comparing.compare(
         row,
         replay.decode_inputs(row.inputs_json),
         each.policy,
@@ -147,22 +155,31 @@ def test_a_digest_that_does_not_match_is_different_though_the_decision_is_the_sa
 def test_altered_inputs_are_different(accepted: Case):
     row = recorded(accepted)
     text = row.inputs_json.replace(str(NOW_US), str(NOW_US + 1))
-    assert compared(accepted, msgspec.structs.replace(row, inputs_json=text)).differences == (
+    altered = compared(accepted, replaced(row, inputs_json=text))
+    assert altered.differences == (
         "digest: it is not the hash of the recorded inputs and decision",
+        f"column decided_at_us: recorded {NOW_US}, again {NOW_US + 1}",
     )
+
+
+def test_a_column_that_contradicts_the_recorded_texts_is_different(accepted: Case):
+    result = compared(accepted, recorded(accepted, route_id="long-context-v4"))
+    assert result.differences == ('column route_id: recorded "long-context-v4", again "fast-v2"',)
 
 
 def test_a_decision_of_another_code_revision_is_not_comparable_and_never_different(accepted: Case):
     row = recorded(accepted, code_revision="policy-0", decision_json="[]")
-    assert compared(accepted, row) == replay.Comparison(
-        request_id="req-normal", verdict="not_comparable"
+    assert compared(accepted, row) == comparing.Comparison(
+        request_id="req-normal",
+        verdict="not_comparable",
+        differences=("decided by code revision policy-0; this is policy-1",),
     )
 
 
 def test_a_recorded_text_that_is_no_decision_is_different_and_says_so(accepted: Case):
     result = compared(accepted, recorded(accepted, decision_json="{"))
     assert result.verdict == "different"
-    assert result.differences[0].startswith("the recorded text is no decision")
+    assert result.differences[0].startswith("decision: the recorded text is none")
 
 
 def test_the_same_inputs_under_dearer_rates_another_policy_and_a_full_backend(accepted: Case):

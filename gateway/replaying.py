@@ -1,0 +1,146 @@
+"""Decisions made again from the ledger alone, for the command, the API and the page (RTE-3)."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from gateway.policy.comparing import Comparison, Recorded, compare, not_comparable
+from gateway.policy.replay import CODE_REVISION, DecisionInputs, decode_inputs
+from gateway.policy.values import CapacitySnapshot, Evaluation, RoutePolicy
+from ledger.queries import configuration
+from ledger.queries import decisions as queries
+from ledger.rates import RateTable
+from ledger.records import RouteDecision
+
+SNAPSHOTS_KEPT = 4_096
+"""Snapshots in memory; neighbouring decisions name the same ones."""
+
+
+class NotInLedger(LookupError):
+    """Something that recorded inputs name is not there; the message says what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How a set of decisions compared, with the first that differ."""
+
+    identical: int
+    different: int
+    not_comparable: int
+    first_different: tuple[Comparison, ...]
+
+    @property
+    def total(self) -> int:
+        return self.identical + self.different + self.not_comparable
+
+
+class Replayer:
+    """Makes decisions again over one read-only connection, keeping what many of them name."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._policies: dict[str, RoutePolicy] = {}
+        self._rates: dict[str, RateTable] = {}
+        self._evaluations: dict[int, tuple[Evaluation, ...]] = {}
+        self._snapshots: dict[tuple[str, int], CapacitySnapshot] = {}
+
+    def one(self, request_id: str) -> Comparison | None:
+        """Return the comparison of one request's decision; None where it has none."""
+        stored = queries.decision_of(self._connection, request_id)
+        return None if stored is None else self.compare(stored.record)
+
+    def all(
+        self, *, since_us: int | None = None, until_us: int | None = None
+    ) -> Iterator[Comparison]:
+        """Yield the comparison of every decision of since_us <= t < until_us, in chain order."""
+        for stored in queries.decisions(self._connection, since_us=since_us, until_us=until_us):
+            yield self.compare(stored.record)
+
+    def compare(self, row: RouteDecision) -> Comparison:
+        """Return the row next to the decision made again.
+
+        Inputs that can't be read, or that name what the ledger has not, are a difference: the
+        decision can't be shown to be what it was.
+        """
+        recorded = msgspec.convert(row, Recorded, from_attributes=True)
+        if recorded.code_revision != CODE_REVISION:
+            return not_comparable(recorded)
+        try:
+            inputs = decode_inputs(recorded.inputs_json)
+            return compare(
+                recorded,
+                inputs,
+                self.policy(inputs.policy_revision),
+                self.rates(inputs.rate_table_version),
+                self.snapshot,
+                self.evaluations(inputs.evaluations_seq),
+            )
+        except (NotInLedger, msgspec.DecodeError) as gap:
+            return Comparison(
+                request_id=recorded.request_id, verdict="different", differences=(f"inputs: {gap}",)
+            )
+
+    def inputs(self, request_id: str) -> DecisionInputs | None:
+        """Return what a request's decision was made from; None where it has none."""
+        stored = queries.decision_of(self._connection, request_id)
+        return None if stored is None else decode_inputs(stored.record.inputs_json)
+
+    def policy(self, revision: str) -> RoutePolicy:
+        """Return a published policy; NotInLedger where there is none of the revision."""
+        if revision not in self._policies:
+            record = configuration.policy(self._connection, revision)
+            if record is None:
+                raise NotInLedger(f"the ledger has no route policy {revision!r}")
+            self._policies[revision] = msgspec.json.decode(record.body_json, type=RoutePolicy)
+        return self._policies[revision]
+
+    def rates(self, version: str) -> RateTable:
+        """Return a published rate table; NotInLedger where there is none of the version."""
+        if version not in self._rates:
+            record = configuration.rate_table(self._connection, version)
+            if record is None:
+                raise NotInLedger(f"the ledger has no rate table {version!r}")
+            self._rates[version] = msgspec.json.decode(record.body_json, type=RateTable)
+        return self._rates[version]
+
+    def evaluations(self, upto_seq: int) -> tuple[Evaluation, ...]:
+        """Return the evaluations that stood in the chain up to a place."""
+        if upto_seq not in self._evaluations:
+            records, _ = configuration.evaluations(self._connection, upto_seq)
+            self._evaluations[upto_seq] = tuple(
+                Evaluation(
+                    suite=each.suite,
+                    identity_id=each.identity_id,
+                    score_milli=each.score_milli,
+                    passed=bool(each.passed),
+                )
+                for each in records
+            )
+        return self._evaluations[upto_seq]
+
+    def snapshot(self, route_id: str, revision: int) -> CapacitySnapshot:
+        """Return a route's snapshot; NotInLedger where there is none of the revision."""
+        key = (route_id, revision)
+        if key not in self._snapshots:
+            record = queries.snapshot(self._connection, route_id, revision)
+            if record is None:
+                raise NotInLedger(f"the ledger has no snapshot {revision} of route {route_id!r}")
+            if len(self._snapshots) >= SNAPSHOTS_KEPT:
+                self._snapshots.clear()
+            self._snapshots[key] = CapacitySnapshot(
+                **{name: getattr(record, name) for name in CapacitySnapshot.__struct_fields__}
+            )
+        return self._snapshots[key]
+
+
+def tally(comparisons: Iterable[Comparison], *, keep: int) -> Tally:
+    """Return the counts of each verdict, and the first `keep` comparisons that differ."""
+    counts = {"identical": 0, "different": 0, "not_comparable": 0}
+    kept: list[Comparison] = []
+    for each in comparisons:
+        counts[each.verdict] += 1
+        if each.verdict == "different" and len(kept) < keep:
+            kept.append(each)
+    return Tally(**counts, first_different=tuple(kept))
