@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger.chain import Head
-from ledger.errors import LedgerUnavailable, RecordRefused
+from ledger.errors import LedgerNotReady, LedgerUnavailable, RecordRefused
 from ledger.lock import LedgerLock
 from ledger.records import Record
 from ledger.statements import Appended
@@ -66,6 +66,8 @@ class Store:
         TriggersDiffer or LedgerDamaged where it must not be written to.
         """
         path = Path(path)
+        if not path.exists():
+            raise LedgerNotReady(str(path), "there is no such file")
         lock = LedgerLock.take(path)
         try:
             return cls(path, lock, Writer(path, projections))
@@ -153,6 +155,11 @@ class Store:
                     self._write(batch)
                 self._upkeep(idle=not batch)
         finally:
+            with self._changed:
+                self._closing = True
+                left, self._queue = list(self._queue), deque()
+            # Empty but where the thread was ended by a fault of its own: nobody waits for ever.
+            _deliver(left, [LedgerUnavailable("the ledger's writer has ended")] * len(left))
             try:
                 self._writer.close()
             except Exception:

@@ -1,7 +1,9 @@
 """The single writer: durable, whole transactions, in order, each caller for itself (LED-4)."""
 
 import asyncio
+import resource
 import sqlite3
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -20,6 +22,7 @@ from ledger.reading import entry_hash_at, fetch, read_head
 from ledger.records import RECORDS, Record
 from ledger.store import Store
 from tests import factories
+from tests.ledger_fixtures import migrate_ledger
 
 
 def count(reader, table):
@@ -231,6 +234,36 @@ def test_a_full_disk_fails_the_waiting_and_half_writes_nothing_and_is_got_over(s
     assert store.append([factories.receipt(1)]).result()[0].seq == 2
     assert store.healthy
     assert store.last_error is None
+
+
+def test_a_disk_that_takes_no_more_is_noticed_and_its_recovery_too(store, reader, monkeypatch):
+    monkeypatch.setattr(store_module, "RETRY_WAIT_S", 0.001)
+    store.append([factories.receipt(0)]).result()
+    before, unlimited = store.head, resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, unlimited[1]))  # no file grows past 64 bytes
+    try:
+        futures = [store.append([factories.receipt(number)]) for number in range(1, 9)]
+        for future in futures:
+            with pytest.raises(LedgerUnavailable, match="nothing was recorded"):
+                future.result()
+        assert not store.healthy
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    assert read_head(reader) == before
+    assert count(reader, "receipt") == 1
+    # Nobody appends: the store looks by itself whether the disk is well again.
+    looks = 0
+    while not store.healthy:
+        looks += 1
+        assert looks < 10_000_000
+    assert store.append([factories.receipt(1)]).result()[0].seq == 2
+
+
+def test_a_migration_of_a_ledger_in_use_is_refused(store, ledger_path):
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        migrate_ledger(ledger_path)
+    assert b"LedgerInUse" in refused.value.stderr
+    assert store.append([factories.receipt(1)]).result()[0].seq == 1
 
 
 class Counting:

@@ -31,7 +31,8 @@ def record(kind, key):
 
 def model(calls):
     """The calls that can stand, in order: none with a bad record or a key that is taken."""
-    taken, accepted = set(), []
+    taken: set[tuple[str, int]] = set()
+    accepted = []
     for call in calls:
         keys = [step for step in call if step[0] in ("reserve", "settle")]
         good = all(kind != "bad" for kind, _ in call)
