@@ -1,0 +1,94 @@
+"""How many replicas a load needs: a sweep, and the fewest that meet a target.
+
+`sweep(scenario, counts)` returns a replay for each number of replicas; `fewest` the first that
+meets a `Target`. Source: SIMULATOR.md "capacity", SIM-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from simulator.replay import Replay, Scenario, Summary, replay
+
+MAX_SWEEP = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What users must see: p99 bounds in ms, each optional, and the least completed share."""
+
+    ttft_p99_ms: float | None = None
+    itl_p99_ms: float | None = None
+    completed_share: float = 0.99
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The fewest replicas that meet the target, None if none does, and a sentence that says so."""
+
+    replicas: int | None
+    sentence: str
+
+
+def misses(summary: Summary, target: Target) -> tuple[str, ...]:
+    """What of the target the run misses, in words with both numbers; nothing if it meets it."""
+    found = []
+    for name, spread, limit in (
+        ("TTFT", summary.ttft, target.ttft_p99_ms),
+        ("ITL", summary.itl, target.itl_p99_ms),
+    ):
+        # "Not at most" instead of "more than": a run without a single token has NaN and misses.
+        if limit is not None and not spread.p99_ms <= limit:
+            found.append(f"{name} p99 {spread.p99_ms:,.0f} ms, over {limit:,.0f}")
+    completed = summary.completed / summary.requests
+    if completed < target.completed_share:
+        found.append(f"{completed:.1%} completed, under {target.completed_share:.1%}")
+    return tuple(found)
+
+
+def sweep(
+    scenario: Scenario,
+    counts: Sequence[int],
+    progress: Callable[[float], None] | None = None,
+) -> tuple[Replay, ...]:
+    """One replay a number of replicas, in the order given; `progress` hears the share done.
+
+    Raises ValueError for none or more than 64 numbers.
+    """
+    if not 1 <= len(counts) <= MAX_SWEEP:
+        raise ValueError(f"a sweep has between 1 and {MAX_SWEEP} runs")
+    replays = []
+    for index, replicas in enumerate(counts):
+        told = None if progress is None else _part(progress, index, len(counts))
+        replays.append(replay(replace(scenario, replicas=replicas), told))
+    return tuple(replays)
+
+
+def fewest(replays: Sequence[Replay], target: Target) -> Answer:
+    """The answer to "how many replicas": monotone or not, the smallest number that meets it.
+
+    Also says whether the number may be believed: an uncalibrated profile supports rankings only.
+    """
+    ordered = sorted((run.summary for run in replays), key=lambda summary: summary.replicas)
+    caveat = "".join(f" [{note}]" for note in _notes(ordered))
+    for summary in ordered:
+        if not misses(summary, target):
+            return Answer(
+                replicas=summary.replicas,
+                sentence=f"the target is met from replicas = {summary.replicas}{caveat}",
+            )
+    nearest = ordered[-1]
+    why = "; ".join(misses(nearest, target))
+    return Answer(
+        replicas=None,
+        sentence=f"no run meets the target; with replicas = {nearest.replicas}: {why}{caveat}",
+    )
+
+
+def _notes(summaries: Sequence[Summary]) -> list[str]:
+    return list(dict.fromkeys(note for summary in summaries for note in summary.notes))
+
+
+def _part(progress: Callable[[float], None], index: int, parts: int) -> Callable[[float], None]:
+    return lambda share: progress((index + share) / parts)

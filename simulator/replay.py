@@ -1,0 +1,247 @@
+"""Replays a trace on replicas in virtual time and sums up what its users would have seen.
+
+`replay(scenario)` returns a `Replay`: a `Summary` of exact quantiles, and the series that the
+report draws. Source: SIM-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import count
+
+import numpy as np
+
+from simulator.batch import JobArrays, SimulationResult, job_arrays
+from simulator.fitting import Floats
+from simulator.fleet import Fleet, FleetResult, Loads, Route, least_loaded
+from simulator.observed import beyond, reach_of
+from simulator.profiles import RANKINGS_ONLY, Profile
+from simulator.scheduler import OUTCOMES
+from simulator.summaries import Curve, Series, Spread, curve_of, series_of, spread_of
+from simulator.timing import MAX_PS, PS_PER_MS, PS_PER_S, PS_PER_US, ObservedRange
+from simulator.traces import NONE, Ints, Trace
+
+MAX_REPLICAS = 256
+
+
+def _round_robin() -> Route:
+    turns = count()
+
+    def route(_: int, loads: Loads) -> int:
+        return next(turns) % len(loads.outstanding)
+
+    return route
+
+
+def _most_free_kv(_: int, loads: Loads) -> int:
+    replicas = range(len(loads.outstanding))
+    # Ties, among them all replicas when idle, go to the fewest outstanding, then the first.
+    return max(replicas, key=lambda r: (loads.snapshot(r).free_kv_tokens, -loads.outstanding[r]))
+
+
+POLICIES: dict[str, Callable[[], Route]] = {
+    "least-loaded": lambda: least_loaded,
+    "most-free-kv": lambda: _most_free_kv,
+    "round-robin": _round_robin,
+}
+"""Makers of routing callables by name; each run gets a fresh one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """What is replayed on what. `policy` names an entry of `POLICIES`."""
+
+    trace: Trace
+    profile: Profile
+    replicas: int = 1
+    policy: str = "least-loaded"
+    overhead_us: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.replicas <= MAX_REPLICAS:
+            raise ValueError(f"replicas must be between 1 and {MAX_REPLICAS}")
+        if self.policy not in POLICIES:
+            raise ValueError(f"no policy {self.policy!r}; there are {', '.join(POLICIES)}")
+        if len(self.trace) == 0:
+            raise ValueError("the trace holds no requests")
+        if int(self.trace.arrival_us[-1]) > MAX_PS // PS_PER_US // 2:
+            raise ValueError("the trace is longer than 26 days; split it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a table shows of one run. Counts are of requests; times are virtual.
+
+    `goodput_share` is the share of all requests that completed within their own deadline, None
+    where the trace has none. `notes` say what the figures may not be used for.
+    """
+
+    source: str
+    profile: str
+    replicas: int
+    policy: str
+    requests: int
+    completed: int
+    cancelled: int
+    refused: int
+    shed: int
+    span_s: float
+    output_tokens_per_s: float
+    ttft: Spread
+    itl: Spread
+    e2e: Spread
+    preemptions: int
+    cached_tokens: int
+    goodput_share: float | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """One run: its summary, the two distributions and the series of the report."""
+
+    summary: Summary
+    ttft: Curve
+    itl: Curve
+    series: Series
+
+
+def jobs_of(trace: Trace, block_tokens: int) -> JobArrays:
+    """The trace as the engine's columns.
+
+    A trace says how much of a prompt is shared, not with whom: the shared prefixes are taken as
+    heads of one common text, the upper bound that its column states.
+    """
+    longest = int(trace.shared_prefix_tokens.max()) // block_tokens
+    chain = tuple(range(longest))
+    hashes = [chain[: shared // block_tokens] for shared in trace.shared_prefix_tokens.tolist()]
+    return job_arrays(
+        trace.arrival_us * PS_PER_US,
+        trace.input_tokens,
+        trace.output_tokens,
+        priority=trace.priority,
+        cancel_ps=np.where(trace.cancel_us == NONE, NONE, trace.cancel_us * PS_PER_US),
+        block_hashes=hashes if longest else None,
+    )
+
+
+def replay(scenario: Scenario, progress: Callable[[float], None] | None = None) -> Replay:
+    """The run of a scenario; `progress` hears the share of requests that have arrived.
+
+    Raises OverflowError where virtual time leaves its range (53 days).
+    """
+    trace, profile = scenario.trace, scenario.profile
+    config = replace(
+        profile.replica,
+        prefix_cache=profile.replica.prefix_cache or bool(trace.shared_prefix_tokens.any()),
+        priority_scheduling=profile.replica.priority_scheduling or bool(trace.priority.any()),
+    )
+    route = POLICIES[scenario.policy]()
+    if progress is not None:
+        route = _reporting(route, len(trace), progress)
+    fleet = Fleet(
+        jobs_of(trace, config.block_tokens), [(config, profile.time)] * scenario.replicas, route
+    ).run()
+    capacity = config.usable_blocks * config.block_tokens * scenario.replicas
+    gaps, weights = _inter_token_gaps(fleet)
+    ttft_ms = _ttft_ms(fleet.jobs, scenario.overhead_us)
+    return Replay(
+        summary=_summary(scenario, fleet, ttft_ms, gaps, weights),
+        ttft=curve_of(ttft_ms, np.ones(len(ttft_ms), dtype=np.int64)),
+        itl=curve_of(gaps / PS_PER_MS, weights),
+        series=series_of(trace, fleet.jobs, capacity),
+    )
+
+
+def _reporting(route: Route, total: int, progress: Callable[[float], None]) -> Route:
+    every = max(1, total // 200)
+    arrived = count(1)
+
+    def reporting(job: int, loads: Loads) -> int | None:
+        number = next(arrived)
+        if number % every == 0 or number == total:
+            progress(number / total)
+        return route(job, loads)
+
+    return reporting
+
+
+def _inter_token_gaps(fleet: FleetResult) -> tuple[Ints, Ints]:
+    """(gap ps, how often) over all replicas, exact."""
+    parts = [fleet.of_replica(r).inter_token_counts() for r in range(len(fleet.iterations))]
+    gaps = np.concatenate([part[0] for part in parts])
+    return gaps, np.concatenate([part[1] for part in parts])
+
+
+def _ttft_ms(jobs: SimulationResult, overhead_us: int) -> Floats:
+    first = jobs.first_token_ps
+    seen = first >= 0
+    return (first[seen] - jobs.arrival_ps[seen]) / PS_PER_MS + overhead_us / 1_000
+
+
+def _summary(
+    scenario: Scenario, fleet: FleetResult, ttft_ms: Floats, gaps: Ints, weights: Ints
+) -> Summary:
+    jobs, trace = fleet.jobs, scenario.trace
+    ended = {name: int((jobs.outcome == k).sum()) for k, name in enumerate(OUTCOMES)}
+    done = jobs.outcome == OUTCOMES.index("completed")
+    e2e_ms = (jobs.done_ps - jobs.arrival_ps)[done] / PS_PER_MS + scenario.overhead_us / 1_000
+    span_s = max(float(jobs.done_ps.max()), 1.0) / PS_PER_S
+    has_deadline = trace.deadline_us != NONE
+    in_time = done & (jobs.done_ps / PS_PER_US + scenario.overhead_us <= trace.deadline_us)
+    return Summary(
+        source=trace.source,
+        profile=scenario.profile.label,
+        replicas=scenario.replicas,
+        policy=scenario.policy,
+        requests=len(trace),
+        completed=ended["completed"],
+        cancelled=ended["cancelled"],
+        refused=ended["refused"],
+        shed=ended["shed"],
+        span_s=span_s,
+        output_tokens_per_s=float(jobs.output_tokens.sum()) / span_s,
+        ttft=spread_of(ttft_ms, np.ones(len(ttft_ms), dtype=np.int64)),
+        itl=spread_of(gaps / PS_PER_MS, weights),
+        e2e=spread_of(e2e_ms, np.ones(len(e2e_ms), dtype=np.int64)),
+        preemptions=int(jobs.preemptions.sum()),
+        cached_tokens=int(jobs.cached_tokens.sum()),
+        goodput_share=float(in_time.sum()) / int(has_deadline.sum())
+        if has_deadline.any()
+        else None,
+        notes=_notes(scenario, fleet),
+    )
+
+
+def _notes(scenario: Scenario, fleet: FleetResult) -> tuple[str, ...]:
+    """The flags of promises (c) and (d): rankings only, and extrapolation."""
+    notes = () if scenario.profile.calibrated else (RANKINGS_ONLY,)
+    return (*notes, *beyond(scenario.profile.time.observed, _reach(scenario, fleet)))
+
+
+def _reach(scenario: Scenario, fleet: FleetResult) -> ObservedRange:
+    """The largest batch that any one replica made, in each dimension."""
+    largest = (0, 0, 0)
+    for number in range(scenario.replicas):
+        jobs = fleet.of_replica(number)
+        ran = jobs.first_token_ps >= 0
+        if ran.any():
+            rows = np.flatnonzero(fleet.replica == number)[ran]
+            reach = reach_of(
+                jobs.first_token_ps[ran].astype(np.float64),
+                jobs.done_ps[ran].astype(np.float64),
+                scenario.trace.input_tokens[rows],
+                jobs.output_tokens[ran],
+                max_batched_tokens=scenario.profile.replica.max_num_batched_tokens,
+            )
+            largest = (
+                max(largest[0], reach.max_prefill_tokens),
+                max(largest[1], reach.max_decodes),
+                max(largest[2], reach.max_decode_context_sum),
+            )
+    return ObservedRange(
+        max_prefill_tokens=largest[0],
+        max_decodes=largest[1],
+        max_decode_context_sum=largest[2],
+    )

@@ -1,0 +1,176 @@
+"""Replays of a trace, what they sum up to, and how many replicas a target needs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulator.capacity import Target, fewest, misses, sweep
+from simulator.profiles import profile
+from simulator.replay import POLICIES, Scenario, jobs_of, replay
+from simulator.summaries import weighted_quantiles
+from simulator.timing import TimeModel
+from simulator.traces import Record, build_trace
+from simulator.workload import generate_conversation_hour, overlay, scaled
+
+PROFILE = profile("llama-3.1-8b-rtxpro6000")
+BUSY = scaled(generate_conversation_hour(3, 400), 60.0)
+
+
+def flat(ps=10_000_000_000, **changes):
+    """A profile whose iterations all take 10 ms."""
+    model = TimeModel(name="flat", breakpoints=((1, ps),), **changes)
+    return replace(PROFILE, time=model)
+
+
+def test_one_request_is_summed_up_exactly():
+    trace = build_trace("one", [Record(arrival_us=7, input_tokens=5, output_tokens=4)])
+    summary = replay(Scenario(trace=trace, profile=flat())).summary
+    assert (summary.requests, summary.completed) == (1, 1)
+    assert summary.ttft.mean_ms == summary.ttft.p99_ms == 10.0
+    assert summary.itl.mean_ms == summary.itl.p50_ms == 10.0
+    assert summary.e2e.p50_ms == 40.0
+    assert summary.span_s == pytest.approx(0.04)
+    assert summary.output_tokens_per_s == pytest.approx(100.0)
+    assert summary.goodput_share is None
+
+
+def test_overhead_outside_the_engine_counts_into_ttft_and_e2e_but_not_between_tokens():
+    trace = build_trace("one", [Record(arrival_us=0, input_tokens=5, output_tokens=4)])
+    summary = replay(Scenario(trace=trace, profile=flat(), overhead_us=3_000)).summary
+    assert (summary.ttft.p50_ms, summary.itl.p50_ms, summary.e2e.p50_ms) == (13.0, 10.0, 43.0)
+
+
+def test_goodput_counts_only_what_completed_within_its_own_deadline():
+    records = [
+        Record(arrival_us=0, input_tokens=5, output_tokens=4, deadline_us=40_000),
+        Record(arrival_us=0, input_tokens=5, output_tokens=5, deadline_us=49_999),
+    ]
+    summary = replay(Scenario(trace=build_trace("two", records), profile=flat())).summary
+    assert summary.goodput_share == 0.5
+
+
+def test_every_request_ends_once_whatever_the_policy():
+    trace = overlay(BUSY, 9, urgent_share=0.2, cancel_share=0.2, cancel_within_us=2_000_000)
+    for policy in POLICIES:
+        summary = replay(Scenario(trace=trace, profile=PROFILE, replicas=3, policy=policy)).summary
+        ended = summary.completed + summary.cancelled + summary.refused + summary.shed
+        assert ended == summary.requests == 400
+        assert summary.cancelled > 0
+
+
+def test_the_same_scenario_gives_the_same_replay():
+    scenario = Scenario(trace=BUSY, profile=PROFILE, replicas=2, policy="round-robin")
+    assert replay(scenario) == replay(scenario)
+
+
+def test_shared_prefixes_are_heads_of_one_text_and_are_found_again():
+    records = [
+        Record(arrival_us=k * 1_000_000, input_tokens=100, output_tokens=2, shared_prefix_tokens=70)
+        for k in range(3)
+    ]
+    trace = build_trace("shared", records)
+    jobs = jobs_of(trace, 16)
+    assert jobs.block_hashes is not None
+    assert [len(hashes) for hashes in jobs.block_hashes] == [4, 4, 4]
+    # The first publishes four full blocks, the other two find them.
+    assert replay(Scenario(trace=trace, profile=flat())).summary.cached_tokens == 2 * 64
+
+
+def test_the_series_begins_and_ends_empty_and_adds_up_in_between():
+    series = replay(Scenario(trace=BUSY, profile=PROFILE)).series
+    assert (series.waiting[-1], series.in_service[-1], series.context_tokens[-1]) == (0, 0, 0)
+    assert max(series.in_service) > 1
+    assert min(series.waiting) >= 0
+    assert max(series.context_tokens) <= series.kv_capacity_tokens
+    assert len(series.at_s) == len(series.waiting) == len(series.context_tokens)
+
+
+def test_the_context_of_one_request_grows_from_prompt_to_prompt_and_output():
+    trace = build_trace("one", [Record(arrival_us=0, input_tokens=50, output_tokens=101)])
+    context = replay(Scenario(trace=trace, profile=flat())).series.context_tokens
+    assert context[1] == pytest.approx(50, abs=1)
+    assert context[-2] == pytest.approx(150, abs=1)
+
+
+def test_curves_rise_and_end_at_the_maximum():
+    run = replay(Scenario(trace=BUSY, profile=PROFILE))
+    for curve in (run.ttft, run.itl):
+        assert list(curve.values_ms) == sorted(curve.values_ms)
+        assert curve.shares[-1] == 1.0
+
+
+def test_an_uncalibrated_profile_is_flagged_and_so_is_extrapolation():
+    seen = replay(Scenario(trace=BUSY, profile=PROFILE)).summary
+    assert "uncalibrated: rankings only" in seen.notes
+    crowded = replay(Scenario(trace=scaled(BUSY, 50), profile=PROFILE)).summary
+    assert any(note.startswith("extrapolation: ") for note in crowded.notes)
+    calibrated = replace(PROFILE, time=replace(PROFILE.time, calibrated=True))
+    assert replay(Scenario(trace=BUSY, profile=calibrated, replicas=8)).summary.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"replicas": 0}, "replicas must be between"),
+        ({"policy": "fastest"}, "no policy 'fastest'"),
+    ],
+)
+def test_a_scenario_that_cannot_be_run_is_refused(change, reason):
+    with pytest.raises(ValueError, match=reason):
+        Scenario(trace=BUSY, profile=PROFILE, **change)
+
+
+def test_a_trace_beyond_the_range_of_virtual_time_is_refused():
+    year_us = 365 * 86_400 * 1_000_000
+    records = [Record(arrival_us=at, input_tokens=5, output_tokens=5) for at in (0, year_us)]
+    with pytest.raises(ValueError, match="longer than 26 days"):
+        Scenario(trace=build_trace("year", records), profile=PROFILE)
+
+
+def test_more_replicas_wait_less_and_the_fewest_that_meet_the_target_are_found():
+    load = scaled(generate_conversation_hour(3, 600), 1_000.0)
+    runs = sweep(Scenario(trace=load, profile=PROFILE), [1, 2, 4, 8])
+    by_replicas = [run.summary.ttft.p99_ms for run in runs]
+    assert by_replicas == sorted(by_replicas, reverse=True)
+    limit = by_replicas[2] + 1
+    answer = fewest(runs, Target(ttft_p99_ms=limit))
+    assert answer.replicas == 4
+    assert "rankings only" in answer.sentence
+
+
+def test_a_target_that_nothing_meets_is_answered_with_what_is_missed():
+    runs = sweep(Scenario(trace=BUSY, profile=PROFILE), [1, 2])
+    answer = fewest(runs, Target(ttft_p99_ms=0.001, itl_p99_ms=0.001))
+    assert answer.replicas is None
+    assert "with replicas = 2: TTFT p99" in answer.sentence
+    assert "ITL p99" in answer.sentence
+
+
+def test_a_run_that_refuses_requests_misses_the_completed_share():
+    tiny = replace(PROFILE, replica=replace(PROFILE.replica, kv_blocks=20))
+    summary = replay(Scenario(trace=BUSY, profile=tiny)).summary
+    assert summary.refused > 0
+    assert "completed, under 99.0%" in misses(summary, Target())[0]
+
+
+def test_progress_rises_to_one_over_the_whole_sweep():
+    heard: list[float] = []
+    sweep(Scenario(trace=BUSY, profile=PROFILE), [1, 2], heard.append)
+    assert heard == sorted(heard)
+    assert heard[-1] == 1.0
+    with pytest.raises(ValueError, match="between 1 and 64"):
+        sweep(Scenario(trace=BUSY, profile=PROFILE), [])
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 5)), min_size=1, max_size=30))
+def test_weighted_quantiles_equal_those_of_the_values_written_out(pairs):
+    values = np.array([value for value, _ in pairs], dtype=np.float64)
+    weights = np.array([weight for _, weight in pairs], dtype=np.int64)
+    shares = (0.25, 0.5, 0.75, 1.0)
+    whole = np.sort(np.repeat(values, weights))
+    expected = [whole[int(np.ceil(share * len(whole))) - 1] for share in shares]
+    assert weighted_quantiles(values, weights, shares).tolist() == expected
