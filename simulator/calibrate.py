@@ -148,6 +148,7 @@ def backtest(
     split: Split,
     *,
     settings: FitSettings | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> Backtest:
     """The calibration on one side of the split and its errors on the other.
 
@@ -160,7 +161,7 @@ def backtest(
         "interleaved, other half": (np.arange(1, n, 2), np.arange(0, n, 2)),
         "first half to last half": (np.arange(n // 2), np.arange(n // 2, n)),
     }[split]
-    found = calibrate(receipts, config, prior, rows=fitted, settings=settings)
+    found = calibrate(receipts, config, prior, rows=fitted, settings=settings, progress=progress)
     told = forecast(receipts, config, found.model, found.overhead_us)
     return Backtest(
         split=split,

@@ -181,7 +181,7 @@ def nnls(matrix: Floats, target: Floats) -> Floats:
             x = np.where(passive, x + step * (trial - x), 0.0)
             passive &= x > 1e-12 * max(1.0, float(x.max()))
             x = np.where(passive, x, 0.0)
-    return x / used
+    return np.asarray(x / used, dtype=np.float64)
 
 
 def _design(records: IterationRecords, knots: tuple[int, ...], mixed_constant: bool) -> Floats:

@@ -1,0 +1,128 @@
+"""`manage.py simulate TRACE`: what a load would see on so many replicas (SIM-1)."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from gateway.management.progress import progress_bar
+from simulator.calibration_file import read_calibration
+from simulator.capacity import MAX_SWEEP, Target, fewest, sweep
+from simulator.profiles import DEFAULT_PROFILE, PROFILES, Profile, profile
+from simulator.replay import MAX_REPLICAS, POLICIES, Replay, Scenario
+from simulator.report import HEADINGS, html_report, json_report, summary_row, write_whole
+from simulator.trace_files import read_trace
+from simulator.traces import Trace
+from simulator.workload import AZURE_CONV_REQUESTS, generate_conversation_hour, scaled
+
+INTERRUPTED = 130
+
+
+def replica_counts(text: str) -> list[int]:
+    """The numbers of `replicas=1..8`, `replicas=1,2,4` or a mix; ValueError if it is neither."""
+    name, _, spans = text.partition("=")
+    counts: list[int] = []
+    for span in spans.split(","):
+        found = re.fullmatch(r"(\d{1,4})(?:\.\.(\d{1,4}))?", span.strip())
+        if name.strip() != "replicas" or found is None:
+            raise ValueError(f"--sweep {text!r}; write replicas=1..8 or replicas=1,2,4")
+        low, high = int(found[1]), int(found[2] or found[1])
+        counts += range(low, high + 1)
+        if not 1 <= low <= high <= MAX_REPLICAS or len(counts) > MAX_SWEEP:
+            raise ValueError(f"--sweep takes 1..{MAX_REPLICAS}, rising, {MAX_SWEEP} at most")
+    return list(dict.fromkeys(counts))
+
+
+class Command(BaseCommand):
+    help = "Replays a request trace on simulated replicas and tells what its users would see."
+    requires_system_checks: tuple[str, ...] = ()
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "trace",
+            nargs="?",
+            type=Path,
+            help="CSV or JSONL, also .gz; without it, a generated hour of conversations",
+        )
+        parser.add_argument("--seed", type=int, default=1, help="of the generated hour")
+        parser.add_argument(
+            "--requests", type=int, default=AZURE_CONV_REQUESTS, help="in that hour"
+        )
+        parser.add_argument("--replicas", type=int, default=1)
+        parser.add_argument("--sweep", help="replicas=1..8: one run for each number")
+        parser.add_argument(
+            "--profile", default=DEFAULT_PROFILE, help=", ".join(p.key for p in PROFILES)
+        )
+        parser.add_argument("--calibration", type=Path, help="a file that calibrate wrote")
+        parser.add_argument("--policy", default="least-loaded", help=", ".join(POLICIES))
+        parser.add_argument("--scale", type=float, default=1.0, help="times the trace's rate")
+        parser.add_argument(
+            "--ttft-p99-ms", type=float, help="target: fewest replicas that meet it"
+        )
+        parser.add_argument("--itl-p99-ms", type=float, help="target, as above")
+        parser.add_argument("--html", type=Path, help="write the report with pictures here")
+        parser.add_argument("--json", type=Path, help="write all numbers here, for machines")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            self._run(options)
+        except (ValueError, OverflowError, OSError) as error:
+            raise CommandError(str(error)) from error
+        except KeyboardInterrupt:
+            raise CommandError(
+                "interrupted; no report was written", returncode=INTERRUPTED
+            ) from None
+
+    def _run(self, options: dict[str, Any]) -> None:
+        counts = replica_counts(options["sweep"]) if options["sweep"] else [options["replicas"]]
+        chosen, overhead_us = _profile(options)
+        scenario = Scenario(
+            trace=scaled(_trace(options), options["scale"]),
+            profile=chosen,
+            replicas=counts[0],
+            policy=options["policy"],
+            overhead_us=overhead_us,
+        )
+        with progress_bar(self.stderr, "simulating") as progress:
+            runs = sweep(scenario, counts, progress)
+        self._tell(runs, options)
+
+    def _tell(self, runs: tuple[Replay, ...], options: dict[str, Any]) -> None:
+        target = Target(ttft_p99_ms=options["ttft_p99_ms"], itl_p99_ms=options["itl_p99_ms"])
+        asked = target.ttft_p99_ms is not None or target.itl_p99_ms is not None
+        answer = fewest(runs, target) if asked else None
+        outputs: list[tuple[Path | None, Callable[[], str]]] = [
+            (options["html"], lambda: html_report(runs, answer)),
+            (options["json"], lambda: json_report(runs, answer)),
+        ]
+        for path, text in outputs:
+            if path is not None:
+                write_whole(path, text())
+        summary = runs[0].summary
+        self.stdout.write(f"{summary.requests:,} requests from {summary.source}")
+        self.stdout.write(f"on {summary.profile}")
+        for note in dict.fromkeys(note for run in runs for note in run.summary.notes):
+            self.stdout.write(f"note: {note}")
+        rows = [HEADINGS, *(summary_row(run.summary) for run in runs)]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(HEADINGS))]
+        for row in rows:
+            self.stdout.write("  ".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)))
+        if answer is not None:
+            self.stdout.write(answer.sentence)
+        for path, _ in outputs:
+            if path is not None:
+                self.stdout.write(f"wrote {path}")
+
+
+def _trace(options: dict[str, Any]) -> Trace:
+    if options["trace"] is not None:
+        return read_trace(options["trace"])
+    return generate_conversation_hour(options["seed"], options["requests"])
+
+
+def _profile(options: dict[str, Any]) -> tuple[Profile, int]:
+    if options["calibration"] is not None:
+        return read_calibration(options["calibration"])
+    return profile(options["profile"]), 0
