@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -29,7 +30,7 @@ DECISIONS = 60
 
 
 def configuration_records():
-    published = {"published_at_us": 1, "published_by": "test"}
+    published: dict[str, Any] = {"published_at_us": 1, "published_by": "test"}
     return [
         RoutePolicyRecord(
             revision=POLICY.revision, body_json=msgspec.json.encode(POLICY).decode(), **published
@@ -167,6 +168,7 @@ def test_inputs_that_name_what_the_ledger_has_not_are_a_difference_that_says_wha
     *_, row = decided(61, evaluations_seq=3)  # its snapshots are not filed
     append(ledger, row)
     comparison = Replayer(reader).one("req-61")
+    assert comparison is not None
     assert comparison.verdict == "different"
     assert comparison.differences == ("inputs: the ledger has no snapshot 61 of route 'fast-v2'",)
 

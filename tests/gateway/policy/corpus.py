@@ -14,6 +14,7 @@ from gateway.policy.values import (
     CanaryPlan,
     FallbackReason,
     InferenceRequest,
+    Priority,
     PriorityShare,
     Route,
     RoutePolicy,
@@ -27,7 +28,7 @@ T = TypeVar("T")
 CAPABILITIES = ("json_schema", "tools", "vision")
 REGIONS = ("eu", "us")
 REASONS: tuple[FallbackReason, ...] = ("overloaded", "unhealthy", "deadline_risk")
-PRIORITIES = ("interactive", "normal", "batch")
+PRIORITIES: tuple[Priority, ...] = ("interactive", "normal", "batch")
 ORDERINGS = (
     ("e2e", "cost", "route_id"),
     ("cost", "e2e", "route_id"),

@@ -98,7 +98,7 @@ def test_a_degraded_answer_is_reached_along_a_declared_edge_with_evidence(each: 
         return
     assert decision.degraded_from in arm_routes(each, decision)
     by_id = {route.route_id: route for route in each.routes}
-    target = by_id[decision.route_id]
+    target = by_id[decision.route_id or ""]
     via = next(
         c.via_route
         for c in decision.candidates
@@ -115,7 +115,7 @@ def test_a_degraded_answer_is_reached_along_a_declared_edge_with_evidence(each: 
     assert results[-1].passed
     assert results[-1].score_milli >= edge.quality_floor_milli
     assert restated.fresh(each, target)
-    assert target.safety_policy_revision >= by_id[via].safety_policy_revision
+    assert target.safety_policy_revision >= by_id[via or ""].safety_policy_revision
     if each.request.allowed_regions or each.context.tenant.allowed_regions:
         assert edge.preserves_data_boundary
     if each.request.required_capabilities:
@@ -128,7 +128,7 @@ def test_every_rejection_is_complete_and_follows_the_one_table(each: Case):
     if decision.status == "accepted":
         assert (decision.reason_code, decision.limits, decision.http_status) == (None, (), 200)
         return
-    reason = REASONS[decision.reason_code]
+    reason = REASONS[decision.reason_code or ""]
     assert decision.conditional_on == reason.conditional_on
     assert (decision.retry_after_ms is not None) is reason.retryable
     assert (decision.route_id, decision.reserve_kv_tokens) == (None, 0)
