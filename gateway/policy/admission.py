@@ -35,7 +35,7 @@ def decide(
     are the policy's, in any order; the deadline in the budget is what remains of it. A rejection
     before the candidates were looked at has none.
     """
-    model = next((each for each in policy.models if each.name == request.logical_model), None)
+    model = _model(policy, request.logical_model)
     if model is None:
         return _rejected(_Case(request, context, policy, None), "MODEL_NOT_FOUND")
     case, caps = _Case(request, context, policy, model), Caps(request, context.tenant, model)
@@ -46,12 +46,13 @@ def decide(
     if early is not None:
         return early
     weighings = scale.weigh(primaries)
-    if context.tenant.budget_pico is not None:
-        costs = [w.cost_pico for w in weighings if w.cost_pico is not None]
-        broke = limits.over_tenant_budget(context.tenant, min(costs, default=0))
-        if broke:
-            return _rejected(case, "TENANT_BUDGET_EXHAUSTED", broke)
     bounds = Bounds(scale, caps)
+    if bounds.tenant_left_pico is not None:
+        costs = [w.cost_pico for w in weighings if w.cost_pico is not None]
+        cheapest = min(costs) if costs else 0
+        if cheapest > bounds.tenant_left_pico:
+            broke = limits.over_tenant_budget(context.tenant, cheapest)
+            return _rejected(case, "TENANT_BUDGET_EXHAUSTED", broke)
     left, fell, emptied = sift(bounds, weighings)
     if left:
         winner, order = first(policy.ordering, left)
@@ -70,6 +71,13 @@ def decide(
     if health_alone and _LASTING_LIMITS.isdisjoint(fell.values()):
         return _rejected(case, code, named, candidates, http_status=UNHEALTHY_HTTP_STATUS)
     return _rejected(case, code, named, candidates)
+
+
+def _model(policy: RoutePolicy, name: str) -> LogicalModel | None:
+    for model in policy.models:
+        if model.name == name:
+            return model
+    return None
 
 
 class _Case:
@@ -95,7 +103,7 @@ class _Case:
         names = self.model.primary_routes
         if self.plan is not None:
             names = canary.candidates_of(self.plan, self.arm, names)
-        return sorted(set(names))
+        return sorted(set(names)) if len(names) > 1 else list(names)
 
     def foreign_routes(self) -> frozenset[str]:
         if self.plan is None:

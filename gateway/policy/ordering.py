@@ -8,11 +8,10 @@ from gateway.policy.estimates import Weighing
 UNPRICED_LAST: Final = 1 << 63
 """Above any price: a candidate without one comes after those that have one."""
 
-_KEYS: Final[dict[str, Callable[[Weighing], tuple[int, str]]]] = {
-    "e2e": lambda w: (w.e2e_us, ""),
-    "cost": lambda w: (UNPRICED_LAST if w.cost_pico is None else w.cost_pico, ""),
-    "quality": lambda w: (-w.route.quality_milli, ""),
-    "route_id": lambda w: (0, w.route.route_id),
+_KEYS: Final[dict[str, Callable[[Weighing], int]]] = {
+    "e2e": lambda w: w.e2e_us,
+    "cost": lambda w: UNPRICED_LAST if w.cost_pico is None else w.cost_pico,
+    "quality": lambda w: -w.route.quality_milli,
 }
 
 
@@ -24,13 +23,18 @@ def first(rule: tuple[str, ...], left: Iterable[Weighing]) -> tuple[Weighing, st
     ONLY_CANDIDATE, or FIRST_BY_<part> of the part that left the winner alone.
     """
     remaining = list(left)
-    reason = "ONLY_CANDIDATE"
-    for part in (*rule, "route_id"):
-        if len(remaining) == 1:
+    if len(remaining) == 1:
+        return remaining[0], "ONLY_CANDIDATE"
+    for part in rule:
+        if part == "route_id":
             break
-        key = _KEYS[part]
-        values = [key(w) for w in remaining]
+        values = list(map(_KEYS[part], remaining))
         best = min(values)
+        if values.count(best) == 1:
+            return remaining[values.index(best)], f"FIRST_BY_{part.upper()}"
         remaining = [w for w, value in zip(remaining, values, strict=True) if value == best]
-        reason = f"FIRST_BY_{part.upper()}"
-    return remaining[0], reason
+    return min(remaining, key=_route_id), "FIRST_BY_ROUTE_ID"
+
+
+def _route_id(weighing: Weighing) -> str:
+    return weighing.route.route_id
