@@ -1,7 +1,7 @@
 """A calibration as JSON text, and back: what `calibrate` writes and `simulate` reads.
 
-`calibration_json` returns the text of a calibrated profile, `read_calibration` the profile and
-the overhead in it. Coefficients are whole picoseconds, so nothing is lost on the way.
+`calibration_json` returns the text of a calibrated profile, `read_calibration` the profile.
+Coefficients are whole picoseconds, so nothing is lost on the way.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def calibration_json(
     return json.dumps(document, sort_keys=True, indent=1) + "\n"
 
 
-def read_calibration(path: Path) -> tuple[Profile, int]:
-    """The calibrated profile and its overhead in µs.
+def read_calibration(path: Path) -> Profile:
+    """The calibrated profile.
 
     Raises `CalibrationFileError` for anything else than such a file, OSError if unreadable.
     """
@@ -71,7 +71,7 @@ def read_calibration(path: Path) -> tuple[Profile, int]:
                 "observed": ObservedRange(**time["observed"]) if time["observed"] else None,
             }
         )
-        profile = Profile(
+        return Profile(
             key=path.name,
             model=str(document["model"]),
             accelerator=str(document["accelerator"]),
@@ -81,8 +81,8 @@ def read_calibration(path: Path) -> tuple[Profile, int]:
             source=str(document["source"]),
             licence="one's own",
             kv_note="as configured",
+            overhead_us=int(document["overhead_us"]),
+            own=True,
         )
-        overhead_us = int(document["overhead_us"])
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise CalibrationFileError(f"{path.name} is not a calibration: {error}") from error
-    return profile, overhead_us

@@ -3,7 +3,8 @@
 Integer picoseconds; the errors beside them are fractions, measured on the records that were
 fitted. Fitted to casys-kaist/LLMServingSim @5daddb21 profiler/perf (MIT; vLLM 0.19 kernels) and
 Mutinifni/splitwise-sim @8f99e7dc data/perf_model.csv (MIT; DGX A100 and H100, Patel et al.,
-ISCA 2024).
+ISCA 2024). `CALIBRATED` was fitted by calibrate.py to all 300 receipts of each public run in
+LLMServingSim's bench/examples (MIT; vLLM 0.19.0, ShareGPT-derived, some ten requests a second).
 """
 
 from __future__ import annotations
@@ -144,3 +145,53 @@ FITS: tuple[FittedModel, ...] = (
         ),
     ),
 )
+
+CALIBRATED: tuple[tuple[TimeModel, int], ...] = (
+    (
+        TimeModel(
+            name="llama-3.1-8b-rtx4090-vllm0.19",
+            breakpoints=(
+                (1, 17_046_900_090),
+                (64, 18_896_869_164),
+                (128, 20_828_006_420),
+                (256, 25_551_364_068),
+                (512, 47_548_126_344),
+                (1_024, 87_179_864_331),
+                (2_048, 185_819_344_406),
+            ),
+            per_decode_ps=12_310_598,
+            per_context_token_ps=167_168,
+            per_attention_pair_ps=4_732,
+            mixed_ps=1_381_646_102,
+            calibrated=True,
+            observed=ObservedRange(
+                max_prefill_tokens=2_048, max_decodes=50, max_decode_context_sum=54_472
+            ),
+        ),
+        20_271,
+    ),
+    (
+        TimeModel(
+            name="llama-3.1-8b-rtxpro6000-vllm0.19",
+            breakpoints=(
+                (1, 13_518_753_705),
+                (64, 14_305_089_228),
+                (128, 14_946_475_058),
+                (256, 17_675_315_833),
+                (512, 27_321_861_592),
+                (1_024, 49_434_880_500),
+                (2_048, 88_169_368_973),
+            ),
+            per_decode_ps=5_570_754,
+            per_context_token_ps=88_736,
+            per_attention_pair_ps=2_714,
+            mixed_ps=1_338_124_964,
+            calibrated=True,
+            observed=ObservedRange(
+                max_prefill_tokens=2_048, max_decodes=128, max_decode_context_sum=170_677
+            ),
+        ),
+        21_584,
+    ),
+)
+"""Time models, and the overhead outside the engine in µs, fitted to receipts of real runs."""

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from simulator.fitting import KindError
-from simulator.profile_data import FITS
+from simulator.profile_data import CALIBRATED, FITS
 from simulator.scheduler import ReplicaConfig
 from simulator.timing import TimeModel
 
 Basis = Literal["kernel tables", "static batches", "receipts", "roofline"]
 
 RANKINGS_ONLY = "uncalibrated: rankings only"
+ANOTHERS = "calibrated on a public run, not on this deployment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class Profile:
 
     `basis` says what the coefficients were fitted to, `fit` the error on that by kind of
     iteration, `kv_note` whether the KV pool was read from an engine or derived from sizes.
+    `overhead_us` is spent outside the engine, before the first token. `own` says that the
+    receipts were the user's: only then may a forecast be taken at its word.
     """
 
     key: str
@@ -38,7 +41,9 @@ class Profile:
     source: str
     licence: str
     kv_note: str
+    overhead_us: int = 0
     fit: tuple[KindError, ...] = ()
+    own: bool = False
 
     @property
     def calibrated(self) -> bool:
@@ -48,8 +53,14 @@ class Profile:
     @property
     def label(self) -> str:
         """The profile's name as every table and picture shows it."""
-        note = "calibrated on receipts" if self.calibrated else RANKINGS_ONLY
-        return f"{self.model} on {self.accelerator} ({note})"
+        return f"{self.model} on {self.accelerator} ({self.caveat or 'calibrated on receipts'})"
+
+    @property
+    def caveat(self) -> str:
+        """What its figures may not be used for; nothing for one's own calibration."""
+        if not self.calibrated:
+            return RANKINGS_ONLY
+        return "" if self.own else ANOTHERS
 
 
 def derived_kv_blocks(
@@ -72,10 +83,12 @@ def derived_kv_blocks(
 
 
 _LLMSERVINGSIM = "casys-kaist/LLMServingSim @5daddb21, profiler/perf, vLLM 0.19 kernels"
+_RUNS = "casys-kaist/LLMServingSim @5daddb21, bench/examples, vLLM 0.19.0 receipts"
 _SPLITWISE = "Mutinifni/splitwise-sim @8f99e7dc, data/perf_model.csv; Patel et al., ISCA 2024"
 _RTX_PRO_6000_BYTES = 102_641_958_912
 _DGX_80GB_BYTES = 85_899_345_920
 _FIT = {fit.model.name: fit for fit in FITS}
+_CALIBRATED = {time.name: (time, overhead_us) for time, overhead_us in CALIBRATED}
 
 
 def _shipped(
@@ -92,6 +105,22 @@ def _shipped(
         licence="MIT",
         kv_note=kv_note,
         fit=_FIT[key].errors,
+    )
+
+
+def _calibrated(key: str, accelerator: str, replica: ReplicaConfig, kv_note: str) -> Profile:
+    time, overhead_us = _CALIBRATED[key]
+    return Profile(
+        key=key,
+        model="Llama 3.1 8B",
+        accelerator=accelerator,
+        time=time,
+        replica=replica,
+        basis="receipts",
+        source=_RUNS,
+        licence="MIT",
+        kv_note=kv_note,
+        overhead_us=overhead_us,
     )
 
 
@@ -162,9 +191,23 @@ PROFILES: tuple[Profile, ...] = (
         ),
         "derived from sizes",
     ),
+    _calibrated(
+        "llama-3.1-8b-rtx4090-vllm0.19",
+        "RTX 4090",
+        ReplicaConfig(kv_blocks=2_588, prefix_cache=True, full_sequence_must_fit=True),
+        "read from the engine",
+    ),
+    _calibrated(
+        "llama-3.1-8b-rtxpro6000-vllm0.19",
+        "RTX PRO 6000",
+        ReplicaConfig(
+            kv_blocks=35_799, prefix_cache=True, full_sequence_must_fit=True, max_num_seqs=128
+        ),
+        "derived from sizes",
+    ),
 )
 
-DEFAULT_PROFILE = "llama-3.1-8b-rtxpro6000"
+DEFAULT_PROFILE = "llama-3.1-8b-rtxpro6000-vllm0.19"
 
 
 class UnknownProfile(ValueError):

@@ -16,7 +16,7 @@ from simulator.batch import JobArrays, SimulationResult, job_arrays
 from simulator.fitting import Floats
 from simulator.fleet import Fleet, FleetResult, Loads, Route, least_loaded
 from simulator.observed import beyond, reach_of
-from simulator.profiles import RANKINGS_ONLY, Profile
+from simulator.profiles import Profile
 from simulator.scheduler import OUTCOMES
 from simulator.summaries import Curve, Series, Spread, curve_of, series_of, spread_of
 from simulator.timing import MAX_PS, PS_PER_MS, PS_PER_S, PS_PER_US, ObservedRange
@@ -56,7 +56,6 @@ class Scenario:
     profile: Profile
     replicas: int = 1
     policy: str = "least-loaded"
-    overhead_us: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.replicas <= MAX_REPLICAS:
@@ -145,7 +144,7 @@ def replay(scenario: Scenario, progress: Callable[[float], None] | None = None) 
     ).run()
     capacity = config.usable_blocks * config.block_tokens * scenario.replicas
     gaps, weights = _inter_token_gaps(fleet)
-    ttft_ms = _ttft_ms(fleet.jobs, scenario.overhead_us)
+    ttft_ms = _ttft_ms(fleet.jobs, scenario.profile.overhead_us)
     return Replay(
         summary=_summary(scenario, fleet, ttft_ms, gaps, weights),
         ttft=curve_of(ttft_ms, np.ones(len(ttft_ms), dtype=np.int64)),
@@ -186,10 +185,11 @@ def _summary(
     jobs, trace = fleet.jobs, scenario.trace
     ended = {name: int((jobs.outcome == k).sum()) for k, name in enumerate(OUTCOMES)}
     done = jobs.outcome == OUTCOMES.index("completed")
-    e2e_ms = (jobs.done_ps - jobs.arrival_ps)[done] / PS_PER_MS + scenario.overhead_us / 1_000
+    overhead_us = scenario.profile.overhead_us
+    e2e_ms = (jobs.done_ps - jobs.arrival_ps)[done] / PS_PER_MS + overhead_us / 1_000
     span_s = max(float(jobs.done_ps.max()), 1.0) / PS_PER_S
     has_deadline = trace.deadline_us != NONE
-    in_time = done & (jobs.done_ps / PS_PER_US + scenario.overhead_us <= trace.deadline_us)
+    in_time = done & (jobs.done_ps / PS_PER_US + overhead_us <= trace.deadline_us)
     return Summary(
         source=trace.source,
         profile=scenario.profile.label,
@@ -216,7 +216,7 @@ def _summary(
 
 def _notes(scenario: Scenario, fleet: FleetResult) -> tuple[str, ...]:
     """The flags of promises (c) and (d): rankings only, and extrapolation."""
-    notes = () if scenario.profile.calibrated else (RANKINGS_ONLY,)
+    notes = (scenario.profile.caveat,) if scenario.profile.caveat else ()
     return (*notes, *beyond(scenario.profile.time.observed, _reach(scenario, fleet)))
 
 

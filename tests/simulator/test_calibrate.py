@@ -181,16 +181,8 @@ def test_a_forecast_beyond_what_was_observed_is_flagged_by_dimension():
 
 
 RUNS = {
-    "RTX4090_Llama-3.1-8B": (
-        "llama-3.1-8b-rtx4090",
-        ReplicaConfig(kv_blocks=2_588, prefix_cache=True, full_sequence_must_fit=True),
-    ),
-    "RTXPRO6000_Llama-3.1-8B": (
-        "llama-3.1-8b-rtxpro6000",
-        ReplicaConfig(
-            kv_blocks=35_799, prefix_cache=True, full_sequence_must_fit=True, max_num_seqs=128
-        ),
-    ),
+    "RTX4090_Llama-3.1-8B": "llama-3.1-8b-rtx4090",
+    "RTXPRO6000_Llama-3.1-8B": "llama-3.1-8b-rtxpro6000",
 }
 LIMITS = {
     "interleaved": (0.02, 0.05),
@@ -203,10 +195,20 @@ LIMITS = {
 @pytest.mark.parametrize("run", RUNS)
 def test_half_of_a_public_run_predicts_the_other_half(run, split):
     receipts = read_receipts(shared_data_path("serving", "runs", run, "requests.jsonl"))
-    key, config = RUNS[run]
-    result = backtest(receipts, config, profile(key).time, split)
+    config = profile(f"{RUNS[run]}-vllm0.19").replica
+    result = backtest(receipts, config, profile(RUNS[run]).time, split)
     mean_limit, p99_limit = LIMITS[split]
     assert len(result.held_out) == 3
     for error in result.held_out:
         assert abs(error.mean_error) < mean_limit, error
         assert abs(error.p99_error) < p99_limit, error
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_shipped_calibrations_meet_the_runs_that_they_were_fitted_to(run):
+    receipts = read_receipts(shared_data_path("serving", "runs", run, "requests.jsonl"))
+    shipped = profile(f"{RUNS[run]}-vllm0.19")
+    told = forecast(receipts, shipped.replica, shipped.time, shipped.overhead_us)
+    for error in compare(latencies(receipts), told, np.arange(len(receipts))):
+        assert abs(error.mean_error) < 0.01, error
+        assert abs(error.p99_error) < 0.01, error

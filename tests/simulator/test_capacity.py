@@ -39,7 +39,7 @@ def test_one_request_is_summed_up_exactly():
 
 def test_overhead_outside_the_engine_counts_into_ttft_and_e2e_but_not_between_tokens():
     trace = build_trace("one", [Record(arrival_us=0, input_tokens=5, output_tokens=4)])
-    summary = replay(Scenario(trace=trace, profile=flat(), overhead_us=3_000)).summary
+    summary = replay(Scenario(trace=trace, profile=replace(flat(), overhead_us=3_000))).summary
     assert (summary.ttft.p50_ms, summary.itl.p50_ms, summary.e2e.p50_ms) == (13.0, 10.0, 43.0)
 
 
@@ -107,8 +107,12 @@ def test_an_uncalibrated_profile_is_flagged_and_so_is_extrapolation():
     assert "uncalibrated: rankings only" in seen.notes
     crowded = replay(Scenario(trace=scaled(BUSY, 50), profile=PROFILE)).summary
     assert any(note.startswith("extrapolation: ") for note in crowded.notes)
-    calibrated = replace(PROFILE, time=replace(PROFILE.time, calibrated=True))
+    calibrated = replace(PROFILE, time=replace(PROFILE.time, calibrated=True), own=True)
+    anothers = replace(calibrated, own=False)
     assert replay(Scenario(trace=BUSY, profile=calibrated, replicas=8)).summary.notes == ()
+    assert replay(Scenario(trace=BUSY, profile=anothers, replicas=8)).summary.notes == (
+        "calibrated on a public run, not on this deployment",
+    )
 
 
 @pytest.mark.parametrize(

@@ -77,13 +77,11 @@ class Command(BaseCommand):
 
     def _run(self, options: dict[str, Any]) -> None:
         counts = replica_counts(options["sweep"]) if options["sweep"] else [options["replicas"]]
-        chosen, overhead_us = _profile(options)
         scenario = Scenario(
             trace=scaled(_trace(options), options["scale"]),
-            profile=chosen,
+            profile=_profile(options),
             replicas=counts[0],
             policy=options["policy"],
-            overhead_us=overhead_us,
         )
         with progress_bar(self.stderr, "simulating") as progress:
             runs = sweep(scenario, counts, progress)
@@ -122,7 +120,7 @@ def _trace(options: dict[str, Any]) -> Trace:
     return generate_conversation_hour(options["seed"], options["requests"])
 
 
-def _profile(options: dict[str, Any]) -> tuple[Profile, int]:
+def _profile(options: dict[str, Any]) -> Profile:
     if options["calibration"] is not None:
         return read_calibration(options["calibration"])
-    return profile(options["profile"]), 0
+    return profile(options["profile"])
