@@ -211,6 +211,7 @@ FILTERS: Final[tuple[Filter, ...]] = (
 )
 
 BY_NAME: Final = {each.name: each for each in FILTERS}
+_IN_ORDER: Final = tuple((each.keep, each) for each in FILTERS)
 
 
 def sift(bounds: Bounds, weighings: Left) -> tuple[Left, dict[str, str], Filter | None]:
@@ -219,8 +220,8 @@ def sift(bounds: Bounds, weighings: Left) -> tuple[Left, dict[str, str], Filter 
     `weighings` is not changed; an empty one is emptied by nothing.
     """
     left, fell = weighings, dict[str, str]()
-    for each in FILTERS:
-        kept = each.keep(bounds, left)
+    for keep, each in _IN_ORDER:
+        kept = keep(bounds, left)
         if kept is not left and len(kept) != len(left):
             passed = {w.route.route_id for w in kept}
             for w in left:
