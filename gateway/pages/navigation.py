@@ -1,0 +1,34 @@
+"""The console's pages, in the order of the navigation: a new page is one entry here."""
+
+from dataclasses import dataclass
+
+from django.http import HttpRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One page: its URL name, its label, and the question that it answers."""
+
+    url_name: str
+    label: str
+    question: str
+    also: tuple[str, ...] = ()  # URL names of pages below it
+
+    def holds(self, url_name: str | None) -> bool:
+        return url_name == self.url_name or url_name in self.also
+
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        url_name="receipts",
+        label="Receipts",
+        question="What happened to this request, and why?",
+        also=("receipt",),
+    ),
+)
+
+
+def current(request: HttpRequest) -> str | None:
+    """The URL name of the page that is being shown; None on an error page."""
+    match = request.resolver_match
+    return match.url_name if match else None

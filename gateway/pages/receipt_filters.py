@@ -1,0 +1,145 @@
+"""The receipts page's filters: a form over the URL's query, and the query of a page beside it."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from django import forms
+from django.http import QueryDict
+
+from gateway.policy.reasons import REASONS
+from gateway.policy.values import PRIORITIES
+from ledger.queries.receipts import (
+    REQUEST_ID_LIMIT_CHARS,
+    Cursor,
+    Options,
+    ReceiptFilter,
+)
+
+STATUSES: Final = ("completed", "rejected", "cancelled", "failed", "unknown")
+WITHIN: Final = {
+    "15m": ("Last 15 minutes", 900),
+    "1h": ("Last hour", 3_600),
+    "6h": ("Last 6 hours", 21_600),
+    "24h": ("Last 24 hours", 86_400),
+    "7d": ("Last 7 days", 604_800),
+}
+TIME_FORMATS = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
+VALUE_LIMIT_CHARS = 200
+CURSOR_LIMIT_CHARS = 40
+
+
+def _choices(values: Any, empty: str) -> list[tuple[str, str]]:
+    return [("", empty), *((value, value) for value in values)]
+
+
+class FilterForm(forms.Form):
+    """Each field is optional; a value that is not on offer (an old link) is kept and shown."""
+
+    request_id = forms.CharField(required=False, max_length=REQUEST_ID_LIMIT_CHARS)
+    tenant = forms.CharField(required=False, max_length=VALUE_LIMIT_CHARS)
+    status = forms.ChoiceField(required=False, choices=_choices(STATUSES, "Any"))
+    reason = forms.CharField(required=False, max_length=VALUE_LIMIT_CHARS)
+    route = forms.CharField(required=False, max_length=VALUE_LIMIT_CHARS)
+    model = forms.CharField(required=False, max_length=VALUE_LIMIT_CHARS)
+    priority = forms.ChoiceField(required=False, choices=_choices(PRIORITIES, "Any"))
+    degraded = forms.ChoiceField(
+        required=False, choices=[("", "Either"), ("yes", "Degraded"), ("no", "Not degraded")]
+    )
+    within = forms.ChoiceField(
+        required=False,
+        choices=[("", "Any time"), *((key, label) for key, (label, _) in WITHIN.items())],
+    )
+    since = forms.DateTimeField(required=False, input_formats=TIME_FORMATS)
+    until = forms.DateTimeField(required=False, input_formats=TIME_FORMATS)
+    # Reached by drilling down from other pages; shown only where they are given.
+    identity = forms.CharField(required=False, max_length=VALUE_LIMIT_CHARS)
+    path = forms.CharField(required=False, max_length=VALUE_LIMIT_CHARS)
+    release = forms.CharField(required=False, max_length=VALUE_LIMIT_CHARS)
+    arm = forms.CharField(required=False, max_length=VALUE_LIMIT_CHARS)
+
+    def __init__(self, query: QueryDict, options: Options) -> None:
+        super().__init__(query)
+        offered = {
+            "tenant": options.tenants,
+            "reason": tuple(sorted({*options.reason_codes, *REASONS})),
+            "route": options.routes,
+            "model": options.logical_models,
+        }
+        for name, values in offered.items():
+            given = query.get(name, "")
+            kept = (given,) if given and given not in values else ()
+            self.fields[name].widget = forms.Select(choices=_choices((*values, *kept), "Any"))
+        for name in ("since", "until"):
+            widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format=TIME_FORMATS[0])
+            self.fields[name].widget = widget
+        self.fields["request_id"].widget.attrs |= {
+            "placeholder": "req_…",
+            "spellcheck": "false",
+            "autocomplete": "off",
+        }
+
+    def drilled(self) -> list[tuple[str, str]]:
+        """The filters without a control of their own that the URL sets."""
+        names = ("identity", "path", "release", "arm")
+        return [(name, self.data[name]) for name in names if self.data.get(name)]
+
+    def wanted(self, now_us: int) -> ReceiptFilter:
+        """The filter of a valid form; `within` counts back from now, exact times win over it."""
+        given = self.cleaned_data
+        since_us, until_us = _us(given["since"]), _us(given["until"])
+        if since_us is None and until_us is None and given["within"]:
+            since_us = now_us - WITHIN[given["within"]][1] * 1_000_000
+        return ReceiptFilter(
+            request_id=given["request_id"].strip() or None,
+            tenant_id=given["tenant"] or None,
+            status=given["status"] or None,
+            reason_code=given["reason"] or None,
+            route_id=given["route"] or None,
+            logical_model=given["model"] or None,
+            identity_id=given["identity"] or None,
+            priority=given["priority"] or None,
+            user_path=given["path"] or None,
+            release_id=given["release"] or None,
+            arm=given["arm"] or None,
+            degraded={"yes": True, "no": False}.get(given["degraded"]),
+            since_us=since_us,
+            until_us=until_us,
+        )
+
+
+def _us(moment: datetime | None) -> int | None:
+    """Whole seconds of a time that the form read as UTC."""
+    if moment is None:
+        return None
+    return int(moment.astimezone(UTC).timestamp()) * 1_000_000
+
+
+def cursor_of(query: QueryDict) -> Cursor | None:
+    """The cursor of `older=<accepted_at_us>.<seq>` or `newer=…`; None where there is none.
+
+    ValueError for one that can't be read.
+    """
+    for towards in ("older", "newer"):
+        text = query.get(towards)
+        if text is not None:
+            accepted, _, seq = text[:CURSOR_LIMIT_CHARS].partition(".")
+            if not (accepted.isascii() and accepted.isdigit() and seq.isascii() and seq.isdigit()):
+                raise ValueError(f"{towards} is no place in the list; start from the newest page")
+            return Cursor(
+                accepted_at_us=int(accepted),
+                seq=int(seq),
+                towards="older" if towards == "older" else "newer",
+            )
+    return None
+
+
+def page_query(query: QueryDict, cursor: Cursor | None) -> str:
+    """The query of the same list at another place; empty fields are left out of it."""
+    fresh = QueryDict(mutable=True)
+    for name in query:
+        value = query.get(name)
+        if name not in ("older", "newer") and isinstance(value, str) and value:
+            fresh[name] = value
+    if cursor is not None:
+        fresh[cursor.towards] = f"{cursor.accepted_at_us}.{cursor.seq}"
+    return fresh.urlencode()

@@ -1,0 +1,32 @@
+"""What the pages share: the ledger they read, and one URL for the page and its partial."""
+
+import sqlite3
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+
+from gateway.clock import SystemClock
+from ledger.reading import reader
+
+clock = SystemClock()
+
+
+def ledger() -> sqlite3.Connection:
+    """This thread's read-only connection to the ledger."""
+    return reader(settings.WEIGHBRIDGE_DB)
+
+
+def page(request: HttpRequest, name: str, partial: str, context: dict[str, Any]) -> HttpResponse:
+    """The whole page `<name>/index.html`, or its `partial` alone where HTMX asks for that.
+
+    HTMX restoring its history asks for the whole page. Caches keep the two apart.
+    """
+    asked = request.headers
+    only_part = asked.get("HX-Request") == "true" and "HX-History-Restore-Request" not in asked
+    template = f"{name}/{partial}" if only_part else f"{name}/index.html"
+    response = render(request, template, context)
+    patch_vary_headers(response, ["HX-Request", "Cookie"])
+    return response

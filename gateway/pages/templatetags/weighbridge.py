@@ -1,0 +1,120 @@
+"""Filters and tags of every template: numbers, times, status chips, the navigation."""
+
+from typing import Any
+
+from django import template
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from gateway.auth_roles import role_of
+from gateway.pages import formatting
+from gateway.pages.navigation import ENTRIES, current
+from gateway.pages.theme import THEMES, theme_of
+
+register = template.Library()
+
+register.filter("thousands", formatting.thousands)
+register.filter("ms", formatting.milliseconds)
+register.filter("duration", formatting.duration)
+register.filter("units", formatting.units)
+register.filter("price", formatting.price)
+register.filter("short_id", formatting.short_id)
+
+# Drawn in a 12 x 12 box: each state has a shape of its own, so that colour is never the only sign.
+_SHAPES = {
+    "completed": "M2 6.5 5 9.5 10 3",
+    "rejected": "M6 1 11 6 6 11 1 6Z M3.5 6h5",
+    "cancelled": "M2.5 2.5h7v7h-7Z",
+    "failed": "M2.5 2.5 9.5 9.5 M9.5 2.5 2.5 9.5",
+    "unknown": "M3.5 4a2.5 2.5 0 1 1 3.4 2.3Q6 6.7 6 8 M6 10.4v.4",
+    "ok": "M2 6.5 5 9.5 10 3",
+    "watch": "M6 1.5 11 10.5 1 10.5Z M6 5v2.5",
+    "alert": "M6 1.5 11 10.5 1 10.5Z M6 5v2.5 M6 9v.3",
+    "no_data": "M2 6h8",
+    "degraded": "M2 3h4l-1 6h5 M8 7l2 2-2 2",
+    "simulated": "M4.5 1.5v3L2 10.5h8L7.5 4.5v-3 M3.5 1.5h5",
+}
+
+
+@register.simple_tag
+def chip(state: str, label: str = "") -> SafeString:
+    """A status chip: shape, word and colour class. An unknown state gets the plain shape."""
+    kind = state.lower()
+    return format_html(
+        '<span class="chip chip-{}"><svg viewBox="0 0 12 12" aria-hidden="true">'
+        '<path d="{}"/></svg>{}</span>',
+        kind.replace("_", "-"),
+        _SHAPES.get(kind, _SHAPES["no_data"]),
+        label or state.replace("_", " "),
+    )
+
+
+@register.simple_tag
+def gauge(part: int, whole: int) -> SafeString:
+    """A bar as long as part / whole, full where it is over; always beside its number."""
+    width = min(1000, part * 1000 // whole) if whole else 0
+    return format_html(
+        '<svg class="gauge{}" viewBox="0 0 1000 30" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="track" width="1000" height="30"/><rect class="fill" width="{}" height="30"/>'
+        "</svg>",
+        " over" if part > whole else "",
+        width,
+    )
+
+
+@register.filter
+def moment(us: int | None) -> SafeString | str:
+    """A time in UTC, to the millisecond, machine-readable in `datetime`."""
+    if us is None:
+        return formatting.NONE
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        formatting.iso(us),
+        formatting.iso(us),
+        formatting.clock_time(us),
+    )
+
+
+@register.filter
+def day_and_time(us: int | None) -> SafeString | str:
+    """As `moment`, with the day in front."""
+    if us is None:
+        return formatting.NONE
+    return format_html(
+        '<time datetime="{}"><span class="day">{}</span> {}</time>',
+        formatting.iso(us),
+        formatting.day(us),
+        formatting.clock_time(us),
+    )
+
+
+@register.filter
+def hexadecimal(raw: bytes | None) -> str:
+    return formatting.NONE if raw is None else bytes(raw).hex()
+
+
+@register.filter
+def words(code: str) -> str:
+    """A space-separated or snake-case code as words: "DEADLINE_FIT" -> "deadline fit"."""
+    return code.replace("_", " ").lower()
+
+
+@register.inclusion_tag("_navigation.html", takes_context=True)
+def navigation(context: template.Context) -> dict[str, Any]:
+    request: HttpRequest = context["request"]
+    here = current(request)
+    return {
+        "entries": [(entry, entry.holds(here)) for entry in ENTRIES],
+        "user": request.user,
+        "role": getattr(request, "role", None) or role_of(request.user),
+        "theme": theme_of(request),
+        "themes": THEMES,
+        "request": request,
+        "csrf_token": context.get("csrf_token"),
+    }
+
+
+@register.simple_tag(takes_context=True)
+def theme(context: template.Context) -> str:
+    return theme_of(context["request"])

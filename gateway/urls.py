@@ -1,0 +1,18 @@
+"""The console's URLs. The API's are in `gateway.api`, which the server asks first."""
+
+from django.contrib.auth.views import LogoutView
+from django.urls import path
+from django.views.generic import RedirectView
+
+from gateway.pages import receipt, receipts
+from gateway.pages.login import Login
+from gateway.pages.theme import set_theme
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="receipts"), name="home"),
+    path("login", Login.as_view(), name="login"),
+    path("logout", LogoutView.as_view(), name="logout"),
+    path("theme", set_theme, name="theme"),
+    path("receipts", receipts.index, name="receipts"),
+    path("receipts/<str:request_id>", receipt.show, name="receipt"),
+]

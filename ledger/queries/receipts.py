@@ -1,0 +1,249 @@
+"""Lists of receipts, newest first: filtered, paged by key, never by offset.
+
+Each page walks one index from the cursor on and looks at SCAN_LIMIT rows at most; where rare
+matches are further away it says how far it got, and the next page goes on from there. Only the
+current receipt of a request is listed: one that a later revision replaced is not.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ledger.reading import fetch
+from ledger.records import Receipt
+from ledger.rows import Stored, select, stored
+
+PAGE_LIMIT = 200
+SCAN_LIMIT = 20_000
+REQUEST_ID_LIMIT_CHARS = 128
+OPTIONS_LIMIT = 200
+
+Value = int | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptFilter:
+    """What to list: each field given has to match. Times: since_us <= accepted_at_us < until_us."""
+
+    request_id: str | None = None
+    tenant_id: str | None = None
+    status: str | None = None
+    reason_code: str | None = None
+    route_id: str | None = None
+    logical_model: str | None = None
+    identity_id: str | None = None
+    priority: str | None = None
+    user_path: str | None = None
+    release_id: str | None = None
+    arm: str | None = None
+    degraded: bool | None = None
+    since_us: int | None = None
+    until_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """A place in the list, and the direction in which the page lies from it."""
+
+    accepted_at_us: int
+    seq: int
+    towards: Literal["older", "newer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiptPage:
+    """Receipts newest first; the cursors of the pages beside it, None where the list ends.
+
+    `searched_to_us`: this page is not full because the search stopped there, not for want of more.
+    """
+
+    receipts: tuple[Stored[Receipt], ...]
+    newer: Cursor | None
+    older: Cursor | None
+    searched_to_us: int | None = None
+
+
+# The most selective first: the index of the first field given is walked. None: the time's index.
+_INDEXES = (
+    ("reason_code", "terminal_error_code", "receipt_reason"),
+    ("tenant_id", "tenant_id", "receipt_tenant"),
+    ("route_id", "route_id", "receipt_route"),
+    ("status", "status", "receipt_status"),
+    ("logical_model", "logical_model", "receipt_model"),
+)
+_FIELDS = (  # of the filter, and the column that each is compared with
+    ("reason_code", "terminal_error_code"),
+    *((name, name) for name in ("tenant_id", "status", "route_id", "logical_model")),
+    *((name, name) for name in ("identity_id", "priority", "user_path", "release_id", "arm")),
+)
+_CURRENT = (
+    "NOT EXISTS (SELECT 1 FROM receipt AS later "
+    "WHERE later.request_id = found.request_id AND later.revision > found.revision)"
+)
+
+
+def receipt_page(
+    connection: sqlite3.Connection,
+    wanted: ReceiptFilter,
+    cursor: Cursor | None = None,
+    *,
+    limit: int = 50,
+) -> ReceiptPage:
+    """The page that lies at the cursor; without one the newest. ValueError above PAGE_LIMIT."""
+    if not 1 <= limit <= PAGE_LIMIT:
+        raise ValueError(f"a page has 1 to {PAGE_LIMIT} receipts, not {limit}")
+    if wanted.request_id is not None:
+        return ReceiptPage(receipts=_of_request(connection, wanted), newer=None, older=None)
+    newest_first = cursor is None or cursor.towards == "older"
+    walk, walk_values = _walk(wanted, cursor)
+    rest, rest_values = _rest(wanted)
+    keys = fetch(
+        connection,
+        f"SELECT found.accepted_at_us, found.seq FROM ({walk}) AS found "  # noqa: S608 - own names
+        f"WHERE {' AND '.join((_CURRENT, *rest))} LIMIT ?",
+        (*walk_values, *rest_values, limit + 1),
+    )
+    shown, more = keys[:limit], len(keys) > limit
+    end = shown[-1] if more else None
+    stopped = None if more else _stopped_at(connection, walk, walk_values)
+    if stopped is not None:
+        end = stopped
+    beyond = None if end is None else _cursor(end, "older" if newest_first else "newer")
+    if not newest_first:
+        shown.reverse()
+    back = _back(shown, cursor, newest_first=newest_first)
+    return ReceiptPage(
+        receipts=_fetch(connection, [key[1] for key in shown]),
+        newer=back if newest_first else beyond,
+        older=beyond if newest_first else back,
+        searched_to_us=None if stopped is None else int(stopped[0]),
+    )
+
+
+def _walk(wanted: ReceiptFilter, cursor: Cursor | None) -> tuple[str, list[Value]]:
+    """The bounded walk along one index, in the page's direction, and its values."""
+    index, conditions, values = "receipt_time", [], list[Value]()
+    for field, column, name in _INDEXES:
+        value = getattr(wanted, field)
+        if value is not None:
+            index = name
+            conditions.append(f"{column} = ?")
+            values.append(value)
+            break
+    if wanted.since_us is not None:
+        conditions.append("accepted_at_us >= ?")
+        values.append(wanted.since_us)
+    if wanted.until_us is not None:
+        conditions.append("accepted_at_us < ?")
+        values.append(wanted.until_us)
+    newest_first = cursor is None or cursor.towards == "older"
+    if cursor is not None:
+        sign = "<" if newest_first else ">"
+        conditions += [f"accepted_at_us {sign}= ?", f"(accepted_at_us, seq) {sign} (?, ?)"]
+        values += [cursor.accepted_at_us, cursor.accepted_at_us, cursor.seq]
+    where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+    order = "DESC" if newest_first else "ASC"
+    columns = sorted({column for _, column in _FIELDS} | {"request_id", "revision"})
+    sql = (
+        f"SELECT seq, accepted_at_us, degraded_from, {', '.join(columns)} "  # noqa: S608 - own names
+        f"FROM receipt INDEXED BY {index} {where}"
+        f"ORDER BY accepted_at_us {order}, seq {order} LIMIT {SCAN_LIMIT}"
+    )
+    return sql, values
+
+
+def _rest(wanted: ReceiptFilter) -> tuple[list[str], list[Value]]:
+    """The conditions on what the walk finds, and their values."""
+    conditions, values = list[str](), list[Value]()
+    for field, column in _FIELDS:
+        value = getattr(wanted, field)
+        if value is not None:
+            conditions.append(f"found.{column} = ?")
+            values.append(value)
+    if wanted.degraded is not None:
+        conditions.append(f"found.degraded_from IS {'NOT ' if wanted.degraded else ''}NULL")
+    return conditions, values
+
+
+def _stopped_at(
+    connection: sqlite3.Connection, walk: str, values: Sequence[Value]
+) -> sqlite3.Row | None:
+    """The last key that the walk looked at, where its limit and not the list's end stopped it."""
+    keys = fetch(
+        connection,
+        f"SELECT accepted_at_us, seq FROM ({walk})",  # noqa: S608 - own names
+        values,
+    )
+    return keys[-1] if len(keys) == SCAN_LIMIT else None
+
+
+def _back(
+    shown: Sequence[sqlite3.Row], cursor: Cursor | None, *, newest_first: bool
+) -> Cursor | None:
+    """The cursor of the page that the reader came from; None on the newest page."""
+    if cursor is None:
+        return None
+    if not shown:
+        return Cursor(
+            accepted_at_us=cursor.accepted_at_us,
+            seq=cursor.seq,
+            towards="newer" if newest_first else "older",
+        )
+    return _cursor(shown[0], "newer") if newest_first else _cursor(shown[-1], "older")
+
+
+def _cursor(key: sqlite3.Row, towards: Literal["older", "newer"]) -> Cursor:
+    return Cursor(accepted_at_us=key[0], seq=key[1], towards=towards)
+
+
+def _fetch(connection: sqlite3.Connection, seqs: Sequence[int]) -> tuple[Stored[Receipt], ...]:
+    if not seqs:
+        return ()
+    marks = ", ".join("?" * len(seqs))
+    rows = fetch(connection, f"{select(Receipt)} WHERE seq IN ({marks})", seqs)
+    by_seq = {row[0]: stored(Receipt, row) for row in rows}
+    return tuple(by_seq[seq] for seq in seqs)
+
+
+def _of_request(
+    connection: sqlite3.Connection, wanted: ReceiptFilter
+) -> tuple[Stored[Receipt], ...]:
+    """The current receipt of the request that is asked for by its id, whatever else is asked."""
+    request_id = (wanted.request_id or "")[:REQUEST_ID_LIMIT_CHARS]
+    sql = f"{select(Receipt)} WHERE request_id = ? ORDER BY revision DESC LIMIT 1"
+    return tuple(stored(Receipt, row) for row in fetch(connection, sql, (request_id,)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the filters can offer: the values that occur, in order."""
+
+    tenants: tuple[str, ...]
+    routes: tuple[str, ...]
+    logical_models: tuple[str, ...]
+    reason_codes: tuple[str, ...]
+
+
+def filter_options(connection: sqlite3.Connection) -> Options:
+    """The values that receipts have, found by skipping along the indexes: no scan."""
+    return Options(
+        tenants=_distinct(connection, "tenant_id", "receipt_tenant"),
+        routes=_distinct(connection, "route_id", "receipt_route"),
+        logical_models=_distinct(connection, "logical_model", "receipt_model"),
+        reason_codes=_distinct(connection, "terminal_error_code", "receipt_reason"),
+    )
+
+
+def _distinct(connection: sqlite3.Connection, column: str, index: str) -> tuple[str, ...]:
+    """Each value is found by one search for the first one above the last."""
+    above = (
+        f"SELECT {column} FROM receipt INDEXED BY {index} "  # noqa: S608 - own names
+        f"WHERE {column} IS NOT NULL AND {column} > "
+    )
+    sql = (
+        f"WITH RECURSIVE v(x) AS (SELECT ({above} '' ORDER BY {column} LIMIT 1) "  # noqa: S608
+        f"UNION ALL SELECT ({above} v.x ORDER BY {column} LIMIT 1) FROM v WHERE v.x IS NOT NULL "
+        "LIMIT ?) SELECT x FROM v WHERE x IS NOT NULL"
+    )
+    return tuple(row[0] for row in fetch(connection, sql, (OPTIONS_LIMIT,)))
