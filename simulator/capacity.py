@@ -68,26 +68,30 @@ def sweep(
 def fewest(replays: Sequence[Replay], target: Target) -> Answer:
     """The answer to "how many replicas": monotone or not, the smallest number that meets it.
 
-    Also says whether the number may be believed: an uncalibrated profile supports rankings only.
+    The sentence carries the notes of the run that it speaks of.
     """
     ordered = sorted((run.summary for run in replays), key=lambda summary: summary.replicas)
-    caveat = "".join(f" [{note}]" for note in _notes(ordered))
-    for summary in ordered:
-        if not misses(summary, target):
-            return Answer(
-                replicas=summary.replicas,
-                sentence=f"the target is met from replicas = {summary.replicas}{caveat}",
-            )
-    nearest = ordered[-1]
-    why = "; ".join(misses(nearest, target))
-    return Answer(
-        replicas=None,
-        sentence=f"no run meets the target; with replicas = {nearest.replicas}: {why}{caveat}",
-    )
+    met = next((summary for summary in ordered if not misses(summary, target)), None)
+    if met is None:
+        why = "; ".join(misses(ordered[-1], target))
+        told = f"no run meets the target; with replicas = {ordered[-1].replicas}: {why}"
+    else:
+        told = f"the target is met from replicas = {met.replicas}"
+    caveat = "".join(f" [{note}]" for note in (met or ordered[-1]).notes)
+    return Answer(replicas=None if met is None else met.replicas, sentence=told + caveat)
 
 
-def _notes(summaries: Sequence[Summary]) -> list[str]:
-    return list(dict.fromkeys(note for summary in summaries for note in summary.notes))
+def caveats(replays: Sequence[Replay]) -> tuple[str, ...]:
+    """Every note once: those of all runs as they stand, the others with the run's replicas."""
+    summaries = [run.summary for run in replays]
+    common = [n for n in summaries[0].notes if all(n in summary.notes for summary in summaries)]
+    others = [
+        f"replicas = {summary.replicas}: {note}"
+        for summary in summaries
+        for note in summary.notes
+        if note not in common
+    ]
+    return (*common, *others)
 
 
 def _part(progress: Callable[[float], None], index: int, parts: int) -> Callable[[float], None]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import floor, isfinite, log10
 
 WIDTH, HEIGHT = 720, 300
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 16, 44
+LEFT, RIGHT, TOP, BOTTOM = 72, 40, 16, 44
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

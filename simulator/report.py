@@ -16,7 +16,7 @@ from html import escape
 from math import isfinite
 from pathlib import Path
 
-from simulator.capacity import Answer
+from simulator.capacity import Answer, caveats
 from simulator.charts import Line, line_chart
 from simulator.replay import Replay, Summary
 from simulator.summaries import QUANTILES, Curve
@@ -29,7 +29,7 @@ _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;
 color:#1b1f24;background:#fff}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
-table{border-collapse:collapse;margin:.5rem 0 1rem}
+.wide{overflow-x:auto}table{border-collapse:collapse;margin:.5rem 0 1rem}
 th,td{padding:.2rem .7rem;border-bottom:1px solid #d0d5dc;text-align:right}
 th:first-child,td:first-child{text-align:left}
 .note{background:#fff4d6;border-left:4px solid #b07900;padding:.4rem .8rem;margin:.4rem 0}
@@ -97,12 +97,11 @@ def json_report(runs: Sequence[Replay], answer: Answer | None = None) -> str:
 def html_report(runs: Sequence[Replay], answer: Answer | None = None) -> str:
     """The whole page: flags first, then the table, then pictures with their tables."""
     first = runs[0].summary
-    notes = dict.fromkeys(note for run in runs for note in run.summary.notes)
     body = [
         "<h1>Simulation</h1>",
         f"<p>{first.requests:,} requests from {escape(first.source)}<br>"
         f"on {escape(first.profile)}</p>",
-        *(f'<p class="note">{escape(note)}</p>' for note in notes),
+        *(f'<p class="note">{escape(note)}</p>' for note in caveats(runs)),
     ]
     if answer is not None:
         body.append(f"<p><strong>{escape(answer.sentence)}</strong></p>")
@@ -200,7 +199,8 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide" tabindex="0">{table}</div>'
 
 
 def _ms(value: float) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.capacity import Target, fewest, misses, sweep
+from simulator.capacity import Target, caveats, fewest, misses, sweep
 from simulator.profiles import profile
 from simulator.replay import POLICIES, Scenario, jobs_of, replay
 from simulator.summaries import weighted_quantiles
@@ -178,3 +178,15 @@ def test_weighted_quantiles_equal_those_of_the_values_written_out(pairs):
     whole = np.sort(np.repeat(values, weights))
     expected = [whole[int(np.ceil(share * len(whole))) - 1] for share in shares]
     assert weighted_quantiles(values, weights, shares).tolist() == expected
+
+
+def test_a_note_of_all_runs_is_told_once_and_one_of_some_with_its_replicas():
+    crowded = scaled(BUSY, 20)
+    runs = sweep(Scenario(trace=crowded, profile=PROFILE), [1, 64])
+    assert [note.split(": ")[0] for note in runs[0].summary.notes] == [
+        "uncalibrated",
+        "extrapolation",
+    ]
+    told = caveats(runs)
+    assert told[0] == "uncalibrated: rankings only"
+    assert [note[:29] for note in told[1:]] == ["replicas = 1: extrapolation: "]

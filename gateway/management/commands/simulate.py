@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.management.progress import progress_bar
 from simulator.calibration_file import read_calibration
-from simulator.capacity import MAX_SWEEP, Target, fewest, sweep
+from simulator.capacity import MAX_SWEEP, Target, caveats, fewest, sweep
 from simulator.profiles import DEFAULT_PROFILE, PROFILES, Profile, profile
 from simulator.replay import MAX_REPLICAS, POLICIES, Replay, Scenario
 from simulator.report import HEADINGS, html_report, json_report, summary_row, write_whole
@@ -101,7 +101,7 @@ class Command(BaseCommand):
         summary = runs[0].summary
         self.stdout.write(f"{summary.requests:,} requests from {summary.source}")
         self.stdout.write(f"on {summary.profile}")
-        for note in dict.fromkeys(note for run in runs for note in run.summary.notes):
+        for note in caveats(runs):
             self.stdout.write(f"note: {note}")
         rows = [HEADINGS, *(summary_row(run.summary) for run in runs)]
         widths = [max(len(row[k]) for row in rows) for k in range(len(HEADINGS))]
