@@ -7,11 +7,15 @@ from datetime import tzinfo
 from fractions import Fraction
 from typing import Literal, get_args
 
+import numpy as np
+import numpy.typing as npt
+
 from ledger.money import join
 from ledger.reading import fetch
-from ledger.rollups.cover import cover
-from ledger.rollups.projection import State, read_state
+from ledger.rollups import packing
+from ledger.rollups.sums import Sums, read_series, read_sums, snapshot
 from ledger.rollups.tables import COSTS, LIVE
+from ledger.rollups.tables import DIMENSIONS as SERIES_DIMENSIONS
 from ledger.zones import LocalBucket, Period, Unit, buckets
 
 Dimension = Literal[
@@ -163,10 +167,11 @@ def costs(
     chosen, wanted = _checked(dimensions, filters or {})
     unit = next((unit for unit in TIME_DIMENSIONS if unit in chosen), None)
     times = buckets(period, unit, zone) if unit else ()
-    whole = LocalBucket(label="", start_us=period.start_us, end_us=period.end_us)
-    plain = [name for name in chosen if name not in TIME_DIMENSIONS]
-    sql, values = _statement(times or (whole,), plain, wanted, read_state(connection))
-    rows = [_row(chosen, times, found) for found in fetch(connection, sql, values)]
+    spans = [(one.start_us, one.end_us) for one in times] or [(period.start_us, period.end_us)]
+    with snapshot(connection):
+        series = read_series(connection)
+        sums = read_sums(connection, spans)
+    rows = _grouped(sums, series, chosen, wanted, times)
     total = CostSums()
     for row in rows:
         total = total.plus(row.sums)
@@ -226,71 +231,63 @@ def _checked(dimensions: Sequence[str], filters: Filter) -> tuple[tuple[Dimensio
 
 
 _OF_STATUS = ("completed", "rejected", "cancelled", "failed", "unknown")
-_SUMMED = ("judged", "valid", "input_tokens", "cached_input_tokens", "output_tokens", "attempts")
-_WASTED = "(s.status <> 'completed' OR s.schema_valid = '0')"
 
 
-def _statement(
-    times: Sequence[LocalBucket], plain: Sequence[Dimension], filters: _Filters, state: State
-) -> tuple[str, list[int | str]]:
-    """Segments first, then the totals' primary key, then each series by its id: no scan.
+def _grouped(
+    sums: Sums,
+    series: Mapping[int, tuple[str, ...]],
+    dimensions: Sequence[Dimension],
+    filters: _Filters,
+    times: Sequence[LocalBucket],
+) -> list[CostRow]:
+    """The rows of every combination that has a receipt, in no order."""
+    plain = [name for name in dimensions if name not in TIME_DIMENSIONS]
+    groups: dict[tuple[str, ...], int] = {}
+    group_of = np.full(max(series, default=0) + 1, -1, dtype=np.int64)
+    traits = np.zeros((len(group_of), len(_OF_STATUS) + 2), dtype=bool)
+    for series_id, values in series.items():
+        named = dict(zip(SERIES_DIMENSIONS, values, strict=True))
+        if all(named[_COLUMNS[name]] in allowed for name, allowed in filters):
+            key = tuple(named[_COLUMNS[name]] for name in plain)
+            group_of[series_id] = groups.setdefault(key, len(groups))
+            wasted = named["status"] != "completed" or named["schema_valid"] == "0"
+            statuses = [named["status"] == status for status in _OF_STATUS]
+            traits[series_id] = [*statuses, named["degraded"] == "1", wasted]
+    kept = np.flatnonzero(group_of[sums.series] >= 0)
+    keys = sums.spans[kept] * len(groups) + group_of[sums.series[kept]]
+    measures = _measures(sums.measures[kept], traits[sums.series[kept]])
+    keys, measures = packing.add_up(keys, measures)
+    texts = list(groups)
+    rows = []
+    for key, values in zip(keys.tolist(), measures.tolist(), strict=True):
+        span, group = divmod(key, len(groups))
+        found = iter(texts[group])
+        labels = tuple(
+            times[span].label if name in TIME_DIMENSIONS else next(found) for name in dimensions
+        )
+        one = _sums(values)
+        if one.receipts:  # none where all were resolved away
+            rows.append(CostRow(values=labels, sums=one))
+    return rows
 
-    Rows are added up by series before they meet the dimensions' texts: far fewer comparisons.
-    """
-    values: list[int | str] = []
-    segments: list[str] = []
-    for number, bucket in enumerate(times):
-        for part in cover(bucket.start_us, bucket.end_us, state):
-            segments.append("(?, ?, ?, ?)")
-            values += (number, part.grain_min, part.start_us, part.end_us)
-    wanted = ""
-    for name, allowed in filters:
-        marks = ", ".join("?" * len(allowed))
-        wanted += f" AND s.{_COLUMNS[name]} IN ({marks})"
-        values += allowed
-    measures = ("receipts", *_SUMMED, *(f"{c}_{limb}" for c in COSTS for limb in ("high", "low")))
-    inner = ", ".join(f"SUM(t.{name}) AS {name}" for name in measures)
-    outer = [
-        "SUM(receipts)",
-        *(f"SUM(receipts) FILTER (WHERE s.status = '{status}')" for status in _OF_STATUS),
-        "SUM(receipts) FILTER (WHERE s.degraded = '1')",
-        *(f"SUM({name})" for name in _SUMMED),
-        *(f"SUM({cost}_{limb})" for cost in COSTS for limb in ("high", "low")),
-        *(f"SUM(cost_total_{limb}) FILTER (WHERE {_WASTED})" for limb in ("high", "low")),
-        *(
-            f"SUM(cost_retry_and_hedge_{limb}) FILTER (WHERE NOT {_WASTED})"
-            for limb in ("high", "low")
-        ),
-    ]
-    grouping = ["bucket", *(f"s.{_COLUMNS[name]}" for name in plain)]
-    sql = (
-        "WITH seg(number, grain, start_us, end_us) AS "  # noqa: S608 - own names
-        f"(VALUES {', '.join(segments)}), "
-        f"part AS (SELECT seg.number AS bucket, t.series_id AS series_id, {inner} "
-        f"FROM seg CROSS JOIN {LIVE.name('total')} t ON t.grain_min = seg.grain "
-        "AND t.bucket_us >= seg.start_us AND t.bucket_us < seg.end_us GROUP BY 1, 2) "
-        f"SELECT {', '.join(grouping)}, {', '.join(outer)} "
-        f"FROM part CROSS JOIN {LIVE.name('series')} s ON s.series_id = part.series_id{wanted} "
-        f"GROUP BY {', '.join(grouping)} HAVING SUM(receipts) > 0"  # none where all were resolved
+
+def _measures(measures: packing.Matrix, traits: npt.NDArray[np.bool_]) -> packing.Matrix:
+    """`_sums` takes these: receipts; by status and degraded; other counts; limbs; wasted limbs."""
+    receipts = measures[:, :1]
+    wasted = traits[:, -1:]
+    total, retried = measures[:, -2:], measures[:, -4:-2]
+    return np.hstack(
+        (
+            receipts,
+            receipts * traits[:, :-1],
+            measures[:, 1:],
+            np.where(wasted, total, retried),
+        )
     )
-    if not segments:  # an empty period: a statement that finds nothing
-        sql = sql.replace("(VALUES )", "(SELECT 0, 0, 0, 0 WHERE 0)")
-    return sql, values
 
 
-def _row(
-    dimensions: Sequence[Dimension], times: Sequence[LocalBucket], found: Sequence[int | str]
-) -> CostRow:
-    plain = len([name for name in dimensions if name not in TIME_DIMENSIONS])
-    texts = iter(str(value) for value in found[1 : 1 + plain])
-    values = tuple(
-        times[int(found[0])].label if name in TIME_DIMENSIONS else next(texts)
-        for name in dimensions
-    )
-    numbers = [int(value or 0) for value in found[1 + plain :]]
-    counts = 1 + len(_OF_STATUS) + 1 + len(_SUMMED)
-    limbs = numbers[counts:]
+def _sums(values: Sequence[int]) -> CostSums:
+    counts = len(_SUM_NAMES) - len(COSTS) - 1
+    limbs = values[counts:]
     money = [join(high, low) for high, low in zip(limbs[::2], limbs[1::2], strict=True)]
-    costs_pico, wasted = money[: len(COSTS)], sum(money[len(COSTS) :])
-    summed = dict(zip(_SUM_NAMES, (*numbers[:counts], *costs_pico, wasted), strict=True))
-    return CostRow(values=values, sums=CostSums(**summed))
+    return CostSums(**dict(zip(_SUM_NAMES, (*values[:counts], *money), strict=True)))

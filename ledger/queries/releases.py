@@ -1,8 +1,9 @@
 """Two sides of the same traffic compared: model identities, or the arms of a release (REL-2)."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from fractions import Fraction
 
 import numpy as np
@@ -10,13 +11,13 @@ import numpy.typing as npt
 
 from ledger import distributions, histograms
 from ledger.distributions import METRICS, Latency, Metric
-from ledger.money import join
-from ledger.queries.costs import unit_cost_pico
+from ledger.queries.costs import CostSums, costs
 from ledger.reading import fetch
 from ledger.releases import RatioTest, TailTest, ratio_test, tail_test
-from ledger.rollups.cover import Segment, cover
+from ledger.rollups.cover import cover
 from ledger.rollups.projection import read_state
-from ledger.rollups.tables import LIVE
+from ledger.rollups.sums import read_series, read_sums, snapshot
+from ledger.rollups.tables import DIMENSIONS, LIVE
 from ledger.zones import Period
 
 EXACT_LIMIT = 20_000  # receipts of a side that are read one by one
@@ -43,6 +44,13 @@ class Side:
             raise ValueError("a side is an identity, or a release with an arm")
 
     @property
+    def columns(self) -> dict[str, str]:
+        """The columns of a receipt that say that it is of this side."""
+        if self.identity_id:
+            return {"identity_id": self.identity_id}
+        return {"release_id": self.release_id, "arm": self.arm}
+
+    @property
     def label(self) -> str:
         return self.identity_id or f"{self.release_id}/{self.arm}"
 
@@ -58,27 +66,16 @@ class Offered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideReport:
-    """What one side did. `judged` and `valid` are those of valid completion (SLO-0)."""
+    """What one side did. `sums.judged` and `sums.valid` are those of valid completion (SLO-0)."""
 
     side: Side
-    receipts: int
-    completed: int
-    cancelled: int
-    failed: int
-    unknown: int
-    degraded: int
-    judged: int
-    valid: int
-    input_tokens: int
-    output_tokens: int
-    cost_total_pico: int
-    cost_per_completed_pico: int | None
+    sums: CostSums
     latencies: tuple[Latency, ...]  # in the order of METRICS
 
     @property
     def completion_rate(self) -> Fraction | None:
         """Valid completions over those that count; None where none does."""
-        return Fraction(self.valid, self.judged) if self.judged else None
+        return Fraction(self.sums.valid, self.sums.judged) if self.sums.judged else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,19 +93,18 @@ class Comparison:
 
 def sides(connection: sqlite3.Connection, period: Period) -> tuple[Offered, ...]:
     """The identities and arms with traffic in the period, the busiest first, by logical model."""
-    part, values = _totals_part(connection, period)
-    sql = (
-        f"WITH {part} SELECT s.logical_model, s.identity_id, s.release_id, s.arm, "  # noqa: S608
-        f"SUM(part.receipts) FROM part CROSS JOIN {LIVE.name('series')} s "
-        "ON s.series_id = part.series_id AND s.identity_id <> '' GROUP BY 1, 2, 3, 4"
-    )
+    with snapshot(connection):
+        series = read_series(connection)
+        sums = read_sums(connection, [(period.start_us, period.end_us)])
     counted: dict[tuple[str, Side], int] = {}
-    for model, identity, release, arm, receipts in fetch(connection, sql, values):
-        found = [Side(identity_id=identity)]
-        if release and arm:
-            found.append(Side(release_id=release, arm=arm))
+    for series_id, measures in zip(sums.series.tolist(), sums.measures.tolist(), strict=True):
+        one = dict(zip(DIMENSIONS, series[series_id], strict=True))
+        found = [Side(identity_id=one["identity_id"])] if one["identity_id"] else []
+        if one["release_id"] and one["arm"]:
+            found.append(Side(release_id=one["release_id"], arm=one["arm"]))
         for side in found:
-            counted[model, side] = counted.get((model, side), 0) + receipts
+            key = (one["logical_model"], side)
+            counted[key] = counted.get(key, 0) + measures[0]
     offered = [
         Offered(logical_model=model, side=side, receipts=receipts)
         for (model, side), receipts in counted.items()
@@ -150,7 +146,8 @@ def compare(
         baseline=reports[0],
         candidate=reports[1],
         completion=ratio_test(
-            (reports[0].valid, reports[0].judged), (reports[1].valid, reports[1].judged)
+            (reports[0].sums.valid, reports[0].sums.judged),
+            (reports[1].sums.valid, reports[1].sums.judged),
         ),
         tails=tuple(tails),
     )
@@ -162,136 +159,69 @@ _Samples = dict[Metric, npt.NDArray[np.int64]]  # ascending
 def _side(
     connection: sqlite3.Connection, period: Period, logical_model: str, side: Side, priority: str
 ) -> tuple[SideReport, _Samples | None]:
-    where, wanted = _conditions(logical_model, side, priority)
-    part, values = _totals_part(connection, period)
-    sql = (
-        f"WITH {part} SELECT s.status, s.degraded, s.route_id, SUM(part.receipts), "  # noqa: S608
-        "SUM(part.judged), SUM(part.valid), SUM(part.input_tokens), SUM(part.output_tokens), "
-        "SUM(part.cost_total_high), SUM(part.cost_total_low) "
-        f"FROM part CROSS JOIN {LIVE.name('series')} s ON s.series_id = part.series_id "
-        f"AND {where} GROUP BY 1, 2, 3 HAVING SUM(part.receipts) > 0"
-    )
-    rows = fetch(connection, sql, (*values, *wanted))
-    receipts = sum(row[3] for row in rows)
-    routes = sorted({row[2] for row in rows if row[2]})
-    samples = None
-    if receipts <= EXACT_LIMIT:
-        samples = _samples(connection, period, routes, where, wanted)
-        latencies = tuple(distributions.exact(metric, samples[metric]) for metric in METRICS)
-    else:
-        latencies = _bounded(connection, period, where, wanted)
-    cost_pico = sum(join(row[8], row[9]) for row in rows)
-    by_status = {
-        status: sum(row[3] for row in rows if row[0] == status)
-        for status in ("completed", "cancelled", "failed", "unknown")
-    }
-    report = SideReport(
-        side=side,
-        receipts=receipts,
-        completed=by_status["completed"],
-        cancelled=by_status["cancelled"],
-        failed=by_status["failed"],
-        unknown=by_status["unknown"],
-        degraded=sum(row[3] for row in rows if row[1]),
-        judged=sum(row[4] for row in rows),
-        valid=sum(row[5] for row in rows),
-        input_tokens=sum(row[6] for row in rows),
-        output_tokens=sum(row[7] for row in rows),
-        cost_total_pico=cost_pico,
-        cost_per_completed_pico=unit_cost_pico(cost_pico, by_status["completed"]),
-        latencies=latencies,
-    )
-    return report, samples
-
-
-def _conditions(logical_model: str, side: Side, priority: str) -> tuple[str, list[str]]:
-    """The condition on the columns that receipts and series share, and its values."""
-    named = {"logical_model": logical_model}
-    if side.identity_id:
-        named["identity_id"] = side.identity_id
-    else:
-        named |= {"release_id": side.release_id, "arm": side.arm}
+    wanted = {"logical_model": logical_model, **side.columns}
     if priority:
-        named["priority"] = priority
-    return " AND ".join(f"s.{name} = ?" for name in named), list(named.values())
-
-
-def _segments(connection: sqlite3.Connection, period: Period) -> tuple[str, list[int]]:
-    """`VALUES (…)` of the segments that cover the period, which is at least one empty one."""
-    parts = cover(period.start_us, period.end_us, read_state(connection)) or (Segment(0, 0, 0),)
-    values = [n for part in parts for n in (part.grain_min, part.start_us, part.end_us)]
-    return f"VALUES {', '.join(['(?, ?, ?)'] * len(parts))}", values
-
-
-def _totals_part(connection: sqlite3.Connection, period: Period) -> tuple[str, list[int]]:
-    """Common table expressions that end in `part`: the period's totals by series."""
-    segments, values = _segments(connection, period)
-    names = (
-        "receipts",
-        "judged",
-        "valid",
-        "input_tokens",
-        "output_tokens",
-        "cost_total_high",
-        "cost_total_low",
-    )
-    sums = ", ".join(f"SUM(t.{name}) AS {name}" for name in names)
-    sql = (
-        f"seg(grain, start_us, end_us) AS ({segments}), "  # noqa: S608 - own names
-        f"part AS (SELECT t.series_id AS series_id, {sums} FROM seg "
-        f"CROSS JOIN {LIVE.name('total')} t ON t.grain_min = seg.grain "
-        "AND t.bucket_us >= seg.start_us AND t.bucket_us < seg.end_us GROUP BY 1)"
-    )
-    return sql, values
+        wanted["priority"] = priority
+    filters = {column.removesuffix("_id"): (value,) for column, value in wanted.items()}
+    samples = None
+    with snapshot(connection):
+        table = costs(connection, period, ["route"], zone=UTC, filters=filters)
+        if table.total.receipts <= EXACT_LIMIT:
+            routes = [row.values[0] for row in table.rows if row.values[0]]
+            samples = _samples(connection, period, routes, wanted)
+            latencies = tuple(distributions.exact(metric, samples[metric]) for metric in METRICS)
+        else:
+            latencies = _bounded(connection, period, wanted)
+    return SideReport(side=side, sums=table.total, latencies=latencies), samples
 
 
 def _samples(
-    connection: sqlite3.Connection,
-    period: Period,
-    routes: Sequence[str],
-    where: str,
-    wanted: Sequence[str],
+    connection: sqlite3.Connection, period: Period, routes: Sequence[str], wanted: Mapping[str, str]
 ) -> _Samples:
     """Every measured value of the side's current receipts, ascending, by the routes' index."""
     if not routes:
         return {metric: np.empty(0, dtype=np.int64) for metric in METRICS}
-    columns = ", ".join(f"s.{_COLUMN[metric]}" for metric in METRICS)
     sql = (
-        f"SELECT {columns}, s.status FROM receipt s INDEXED BY receipt_route "  # noqa: S608
-        f"WHERE s.route_id IN ({', '.join('?' * len(routes))}) "
-        f"AND s.accepted_at_us >= ? AND s.accepted_at_us < ? AND {where} "
-        "AND s.status <> 'rejected' AND (s.status <> 'unknown' OR NOT EXISTS (SELECT 1 "
-        "FROM receipt n WHERE n.request_id = s.request_id AND n.revision = s.revision + 1)) "
-        "LIMIT ?"
+        f"SELECT {', '.join(_COLUMN[metric] for metric in METRICS)}, status "  # noqa: S608
+        "FROM receipt AS r INDEXED BY receipt_route "
+        f"WHERE route_id IN ({', '.join('?' * len(routes))}) "
+        f"AND accepted_at_us >= ? AND accepted_at_us < ? AND {_condition('r', wanted)} "
+        "AND status <> 'rejected' AND (status <> 'unknown' OR NOT EXISTS (SELECT 1 FROM receipt "
+        "AS n WHERE n.request_id = r.request_id AND n.revision = r.revision + 1)) LIMIT ?"
     )
-    limit = EXACT_LIMIT + 1
-    rows = fetch(connection, sql, (*routes, period.start_us, period.end_us, *wanted, limit))
+    period_us = (period.start_us, period.end_us)
+    rows = fetch(connection, sql, (*routes, *period_us, *wanted.values(), EXACT_LIMIT + 1))
     samples: _Samples = {}
     for place, metric in enumerate(METRICS):
-        completed_only = metric == "e2e"
-        values = [
+        measured = [
             row[place]
             for row in rows
-            if row[place] is not None and (not completed_only or row[4] == "completed")
+            if row[place] is not None and (metric != "e2e" or row[-1] == "completed")
         ]
-        samples[metric] = np.sort(np.array(values, dtype=np.int64))
+        samples[metric] = np.sort(np.array(measured, dtype=np.int64))
     return samples
 
 
 def _bounded(
-    connection: sqlite3.Connection, period: Period, where: str, wanted: Sequence[str]
+    connection: sqlite3.Connection, period: Period, wanted: Mapping[str, str]
 ) -> tuple[Latency, ...]:
-    segments, values = _segments(connection, period)
+    """The latencies as the merged histograms know them."""
+    parts = cover(period.start_us, period.end_us, read_state(connection))
+    values = [n for part in parts for n in (part.grain_min, part.start_us, part.end_us)]
     sql = (
-        f"WITH seg(grain, start_us, end_us) AS ({segments}) "  # noqa: S608 - own names
-        f"SELECT {', '.join(f't.{metric}' for metric in METRICS)} FROM seg "
-        f"CROSS JOIN {LIVE.name('latency')} t ON t.grain_min = seg.grain "
-        "AND t.bucket_us >= seg.start_us AND t.bucket_us < seg.end_us "
-        f"CROSS JOIN {LIVE.name('latency_series')} s ON s.series_id = t.series_id AND {where}"
+        "WITH seg(grain, start_us, end_us) AS "  # noqa: S608 - own names
+        f"(VALUES {', '.join(['(?, ?, ?)'] * len(parts))}) "
+        f"SELECT {', '.join(METRICS)} FROM seg CROSS JOIN {LIVE.name('latency')} AS t "
+        "ON t.grain_min = seg.grain AND t.bucket_us >= seg.start_us AND t.bucket_us < seg.end_us "
+        f"CROSS JOIN {LIVE.name('latency_series')} AS s "
+        f"ON s.series_id = t.series_id AND {_condition('s', wanted)}"
     )
-    rows = fetch(connection, sql, (*values, *wanted))
-    found = []
-    for place, metric in enumerate(METRICS):
-        counts = histograms.unpack(row[place] for row in rows)
-        found.append(distributions.from_counts(metric, counts))
-    return tuple(found)
+    rows = fetch(connection, sql, (*values, *wanted.values()))
+    return tuple(
+        distributions.from_counts(metric, histograms.unpack(row[place] for row in rows))
+        for place, metric in enumerate(METRICS)
+    )
+
+
+def _condition(table: str, wanted: Mapping[str, str]) -> str:
+    return " AND ".join(f"{table}.{column} = ?" for column in wanted)

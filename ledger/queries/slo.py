@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ledger.reading import fetch, fetch_one
-from ledger.rollups.tables import LIVE, MINUTE_US
+from ledger.rollups.projection import read_state
+from ledger.rollups.sums import snapshot
+from ledger.rollups.tables import HOUR, LIVE, MINUTE, MINUTE_US, grain_us
 from ledger.slo import DAY_US, HOUR_US, OpenRequest, SloDefinition, judge_open
 from ledger.slo_burn import (
     SloStatus,
@@ -21,7 +23,13 @@ from ledger.slo_defaults import DEFAULT_SLOS
 POINTS_LIMIT = 400
 
 _SLI = LIVE.name("sli")
-_SINCE = f"SELECT MIN(minute_us) FROM {_SLI} WHERE slo_key = ?"  # noqa: S608 - own names
+_RANGE = "slo_key = ? AND grain_min = ? AND bucket_us >= ? AND bucket_us < ?"
+_TALLY = f"SELECT COALESCE(SUM(good), 0), COALESCE(SUM(valid), 0) FROM {_SLI} WHERE {_RANGE}"  # noqa: S608 - own names
+_STEPS = (
+    "SELECT (bucket_us - ?) / ? AS step, SUM(good), SUM(valid) "  # noqa: S608 - own names
+    f"FROM {_SLI} WHERE {_RANGE} GROUP BY step"
+)
+_SINCE = f"SELECT MIN(bucket_us) FROM {_SLI} WHERE slo_key = ? AND grain_min = ?"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +71,14 @@ def slo_reports(
         raise ValueError(f"a history has at most {POINTS_LIMIT} steps of whole minutes")
     end_us = now_us - now_us % MINUTE_US
     reports = []
-    for definition in definitions:
-        late_us = [
-            request.accepted_at_us
-            for request in open_requests
-            if judge_open(definition, request, now_us) == "bad"
-        ]
-        reports.append(_report(connection, definition, end_us, late_us, history_us, step_us))
+    with snapshot(connection):
+        for definition in definitions:
+            late_us = [
+                request.accepted_at_us
+                for request in open_requests
+                if judge_open(definition, request, now_us) == "bad"
+            ]
+            reports.append(_report(connection, definition, end_us, late_us, history_us, step_us))
     return tuple(reports)
 
 
@@ -102,7 +111,7 @@ def _report(
         evaluate_rule(definition, rule, windows[rule.long_us], windows[rule.short_us])
         for rule in definition.rules
     )
-    since = fetch_one(connection, _SINCE, (definition.key,))
+    since = fetch_one(connection, _SINCE, (definition.key, MINUTE))
     return SloReport(
         status=status_of(definition, end_us, windows[definition.period_us], rules),
         history=_history(connection, definition, end_us, history_us, step_us),
@@ -113,22 +122,26 @@ def _report(
 def tally_windows(
     connection: sqlite3.Connection, slo_key: str, end_us: int, lengths_us: Sequence[int]
 ) -> tuple[Tally, ...]:
-    """The counts of windows of these lengths that all end at `end_us`: one range of the key."""
-    sums: list[str] = []
-    values: list[int | str] = []
+    """The counts of windows of these lengths that all end at `end_us`, a whole minute.
+
+    Hours that are closed and whole in a window come from one row, the minutes around them singly.
+    """
+    hour_us = grain_us(HOUR)
+    closed_us = read_state(connection).until(HOUR)
+    tallies = []
     for length_us in lengths_us:
-        for count in ("good", "valid"):
-            sums.append(f"SUM({count}) FILTER (WHERE minute_us >= ?)")
-            values.append(end_us - length_us)
-    sql = (
-        f"SELECT {', '.join(sums)} FROM {_SLI} "  # noqa: S608 - own names
-        "WHERE slo_key = ? AND minute_us >= ? AND minute_us < ?"
-    )
-    found = fetch_one(connection, sql, (*values, slo_key, end_us - max(lengths_us), end_us))
-    return tuple(
-        Tally(good=good or 0, valid=valid or 0)
-        for good, valid in zip(found[::2], found[1::2], strict=True)
-    )
+        start_us = end_us - length_us
+        first_us = -(-start_us // hour_us) * hour_us
+        last_us = max(first_us, min(end_us, closed_us) // hour_us * hour_us)
+        if first_us >= end_us:  # within one hour
+            first_us = last_us = start_us
+        spans = ((MINUTE, start_us, first_us), (HOUR, first_us, last_us), (MINUTE, last_us, end_us))
+        good = valid = 0
+        for span in spans:
+            row = fetch_one(connection, _TALLY, (slo_key, *span))
+            good, valid = good + row[0], valid + row[1]
+        tallies.append(Tally(good=good, valid=valid))
+    return tuple(tallies)
 
 
 def _history(
@@ -139,12 +152,8 @@ def _history(
     step_us: int,
 ) -> tuple[BurnPoint, ...]:
     start_us = end_us - history_us // step_us * step_us
-    sql = (
-        "SELECT (minute_us - ?) / ? AS step, SUM(good), SUM(valid) "  # noqa: S608 - own names
-        f"FROM {_SLI} WHERE slo_key = ? AND minute_us >= ? AND minute_us < ? GROUP BY step"
-    )
-    values = (start_us, step_us, definition.key, start_us, end_us)
-    counted = {row[0]: (row[1], row[2]) for row in fetch(connection, sql, values)}
+    values = (start_us, step_us, definition.key, MINUTE, start_us, end_us)
+    counted = {row[0]: (row[1], row[2]) for row in fetch(connection, _STEPS, values)}
     points = []
     for step in range(history_us // step_us):
         good, valid = counted.get(step, (0, 0))

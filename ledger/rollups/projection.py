@@ -9,6 +9,7 @@ import numpy as np
 
 from ledger import histograms
 from ledger.records import Receipt, Record
+from ledger.rollups import packing
 from ledger.rollups.aggregate import Batch, Dimensions, Histogram, aggregate, measures_of
 from ledger.rollups.tables import (
     COARSE_MIN,
@@ -17,6 +18,7 @@ from ledger.rollups.tables import (
     LATENCIES,
     LATENCY_DIMENSIONS,
     LIVE,
+    MINUTE,
     QUARTER,
     Tables,
     grain_us,
@@ -92,10 +94,7 @@ class Rollups:
         batch = aggregate(receipts, self.predecessors(connection, receipts), self._definitions)
         self._write_totals(connection, batch, state)
         self._write_latencies(connection, batch, state)
-        connection.executemany(
-            self._tables.add_sli,
-            [(key, minute_us, *counts) for (key, minute_us), counts in batch.sli.items()],
-        )
+        self._write_slis(connection, batch, state)
         self._state = self._fold(connection, state, batch.newest_us, position)
 
     def predecessors(
@@ -113,15 +112,30 @@ class Rollups:
         return found
 
     def _write_totals(self, connection: sqlite3.Connection, batch: Batch, state: State) -> None:
-        rows: list[tuple[int, ...]] = []
+        open_rows: list[tuple[int, ...]] = []
+        late: dict[tuple[int, int], list[tuple[int, ...]]] = {}
         for (bucket_us, dimensions), group in batch.groups.items():
             series_id = self._series_id(connection, self._series, "series", DIMENSIONS, dimensions)
-            measures = measures_of(group.sums)
-            rows.extend(
-                (grain_min, start_us, series_id, *measures)
-                for grain_min, start_us in _buckets(bucket_us, state)
-            )
-        connection.executemany(self._tables.add_total, rows)
+            row = (series_id, *measures_of(group.sums))
+            if bucket_us >= state.until(HOUR):
+                open_rows.append((bucket_us, *row))
+            else:
+                for key in _buckets(bucket_us, state):
+                    late.setdefault(key, []).append(row)
+        connection.executemany(self._tables.add_total, open_rows)
+        for key, rows in late.items():
+            found = connection.execute(self._tables.find_packed, key).fetchone()
+            kept = packing.unpack(found or ())
+            sums = packing.pack(np.concatenate((kept, packing.matrix(rows))))
+            connection.execute(self._tables.put_packed, (*key, sums))
+
+    def _write_slis(self, connection: sqlite3.Connection, batch: Batch, state: State) -> None:
+        rows: list[tuple[str | int, ...]] = []
+        for (slo_key, minute_us), counts in batch.sli.items():
+            rows.append((slo_key, MINUTE, minute_us, *counts))
+            if minute_us < state.until(HOUR):
+                rows.append((slo_key, HOUR, minute_us - minute_us % grain_us(HOUR), *counts))
+        connection.executemany(self._tables.add_sli, rows)
 
     def _write_latencies(self, connection: sqlite3.Connection, batch: Batch, state: State) -> None:
         kept: dict[tuple[int, int, int], Sequence[bytes]] = {}
@@ -163,19 +177,54 @@ class Rollups:
         """Completes the coarse rows of every hour, shift and day that now lies in the past."""
         untils = []
         for grain_min, from_us in zip(COARSE_MIN, state.until_us, strict=True):
-            length_us = grain_us(grain_min)
-            until_us = max(from_us, newest_us - newest_us % length_us)
+            until_us = max(from_us, newest_us - newest_us % grain_us(grain_min))
             untils.append(until_us)
             if until_us > from_us:
                 fine_min = QUARTER if grain_min == HOUR else HOUR
-                connection.execute(
-                    self._tables.fold_total,
-                    (grain_min, length_us, length_us, fine_min, from_us, until_us),
-                )
+                if grain_min == HOUR:
+                    self._close_quarters(connection, from_us, until_us)
+                self._fold_totals(connection, grain_min, fine_min, from_us, until_us)
                 self._fold_latencies(connection, grain_min, fine_min, from_us, until_us)
         state = State(max(position, state.position), (untils[0], untils[1], untils[2]))
         connection.execute(self._tables.write_state, (state.position, *state.until_us))
         return state
+
+    def _close_quarters(self, connection: sqlite3.Connection, from_us: int, until_us: int) -> None:
+        """Packs the rows of closed quarter hours, and sums their minutes of SLO counts by hour."""
+        buckets: dict[int, list[tuple[int, ...]]] = {}
+        for bucket_us, *row in connection.execute(self._tables.range_total, (from_us, until_us)):
+            buckets.setdefault(bucket_us, []).append(tuple(row))
+        connection.executemany(
+            self._tables.put_packed,
+            [
+                (QUARTER, bucket_us, packing.pack(packing.matrix(rows)))
+                for bucket_us, rows in buckets.items()
+            ],
+        )
+        connection.execute(self._tables.clear_total, (from_us, until_us))
+        for definition in self._definitions:
+            connection.execute(self._tables.fold_sli, (definition.key, from_us, until_us))
+
+    def _fold_totals(
+        self,
+        connection: sqlite3.Connection,
+        grain_min: int,
+        fine_min: int,
+        from_us: int,
+        until_us: int,
+    ) -> None:
+        length_us = grain_us(grain_min)
+        parts: dict[int, list[bytes]] = {}
+        fine = connection.execute(self._tables.range_packed, (fine_min, from_us, until_us))
+        for bucket_us, sums in fine:
+            parts.setdefault(bucket_us - bucket_us % length_us, []).append(sums)
+        connection.executemany(
+            self._tables.put_packed,
+            [
+                (grain_min, start_us, packing.pack(packing.unpack(sums)))
+                for start_us, sums in parts.items()
+            ],
+        )
 
     def _fold_latencies(
         self,

@@ -151,5 +151,5 @@ def _short(row: Row | None, other: Row | None) -> str:
         return "no more rows"
     if other is None:
         return str(row)
-    keys = ("grain_min", "bucket_us", "slo_key", "minute_us")
+    keys = ("grain_min", "bucket_us", "slo_key")
     return str({k: v for k, v in row.items() if k in keys or other.get(k) != v})

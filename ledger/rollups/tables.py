@@ -1,19 +1,21 @@
 """The rollups' tables: what they hold, and the SQL that makes and fills them.
 
-`<prefix>_series` names each combination of dimensions once; `<prefix>_total` holds sums by grain,
-bucket and series; `<prefix>_latency` packed histograms; `<prefix>_sli` good and valid requests by
-objective and minute; `<prefix>_state` one row: how far the rollups have come.
+`<prefix>_series` names each combination of dimensions once. `<prefix>_total` holds sums by quarter
+hour and series while an hour is open; when it is over, they become one packed row a bucket in
+`<prefix>_packed`, for the quarter hour and each coarser grain. `<prefix>_latency` holds packed
+histograms, `<prefix>_sli` good and valid requests by objective and minute, both by coarser grains
+too once those are over. `<prefix>_state` is one row: how far the rollups have come.
 
-Buckets are UTC, in microseconds, of the time of acceptance (SLO-7). Quarter-hour rows are always
-there; rows of a coarser grain only before that grain's `_until` mark, and complete there. Sums of
-money are two limbs (`ledger.money.split`), because they outgrow int64.
+Buckets are UTC, in microseconds, of the time of acceptance (SLO-7). What lies before a grain's
+`_until` mark is complete in that grain. Sums of money are two limbs (`ledger.money.split`), because
+they outgrow int64.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 
 MINUTE_US = 60_000_000
-QUARTER, HOUR, SHIFT, DAY = 15, 60, 360, 1440  # minutes
+MINUTE, QUARTER, HOUR, SHIFT, DAY = 1, 15, 60, 360, 1440  # minutes
 GRAINS_MIN: tuple[int, ...] = (QUARTER, HOUR, SHIFT, DAY)
 COARSE_MIN: tuple[int, ...] = (HOUR, SHIFT, DAY)
 LIVE_PREFIX = "rollup"
@@ -64,7 +66,15 @@ COSTS: tuple[str, ...] = (
 LIMBS: tuple[str, ...] = tuple(f"{cost}_{limb}" for cost in COSTS for limb in ("high", "low"))
 MEASURES: tuple[str, ...] = COUNTS + LIMBS
 LATENCIES: tuple[str, ...] = ("ttft", "itl", "e2e", "queue")
-KINDS: tuple[str, ...] = ("series", "latency_series", "total", "latency", "sli", "state")
+KINDS: tuple[str, ...] = (
+    "series",
+    "latency_series",
+    "total",
+    "packed",
+    "latency",
+    "sli",
+    "state",
+)
 
 
 def grain_us(grain_min: int) -> int:
@@ -86,17 +96,20 @@ class Tables:
         return (
             _series_table(self.name("series"), DIMENSIONS),
             _series_table(self.name("latency_series"), LATENCY_DIMENSIONS),
-            f"CREATE TABLE {self.name('total')} (grain_min INTEGER NOT NULL, "
-            "bucket_us INTEGER NOT NULL, series_id INTEGER NOT NULL, "
+            f"CREATE TABLE {self.name('total')} "
+            "(bucket_us INTEGER NOT NULL, series_id INTEGER NOT NULL, "
             + "".join(f"{measure} INTEGER NOT NULL, " for measure in MEASURES)
-            + "PRIMARY KEY (grain_min, bucket_us, series_id)) WITHOUT ROWID",
+            + "PRIMARY KEY (bucket_us, series_id)) WITHOUT ROWID",
+            f"CREATE TABLE {self.name('packed')} (grain_min INTEGER NOT NULL, "
+            "bucket_us INTEGER NOT NULL, sums BLOB NOT NULL, PRIMARY KEY (grain_min, bucket_us))",
             f"CREATE TABLE {self.name('latency')} (grain_min INTEGER NOT NULL, "
             "bucket_us INTEGER NOT NULL, series_id INTEGER NOT NULL, "
             + "".join(f"{latency} BLOB NOT NULL, " for latency in LATENCIES)
             + "PRIMARY KEY (grain_min, bucket_us, series_id))",
-            f"CREATE TABLE {self.name('sli')} (slo_key TEXT NOT NULL, minute_us INTEGER NOT NULL, "
+            f"CREATE TABLE {self.name('sli')} (slo_key TEXT NOT NULL, "
+            "grain_min INTEGER NOT NULL, bucket_us INTEGER NOT NULL, "
             "good INTEGER NOT NULL, valid INTEGER NOT NULL, "
-            "PRIMARY KEY (slo_key, minute_us)) WITHOUT ROWID",
+            "PRIMARY KEY (slo_key, grain_min, bucket_us)) WITHOUT ROWID",
             f"CREATE TABLE {self.name('state')} (id INTEGER PRIMARY KEY CHECK (id = 1), "
             "position INTEGER NOT NULL, hour_until_us INTEGER NOT NULL, "
             "shift_until_us INTEGER NOT NULL, day_until_us INTEGER NOT NULL)",
@@ -109,24 +122,48 @@ class Tables:
 
     @cached_property
     def add_total(self) -> str:
-        """Adds one row's measures to what stands under its grain, bucket and series."""
-        columns = ("grain_min", "bucket_us", "series_id", *MEASURES)
+        """Adds one row's measures to what stands under its bucket and series."""
+        columns = ("bucket_us", "series_id", *MEASURES)
         adding = ", ".join(f"{measure} = {measure} + excluded.{measure}" for measure in MEASURES)
         return (
             f"INSERT INTO {self.name('total')} ({', '.join(columns)}) "  # noqa: S608 - own names
             f"VALUES ({', '.join('?' * len(columns))}) "
-            f"ON CONFLICT (grain_min, bucket_us, series_id) DO UPDATE SET {adding}"
+            f"ON CONFLICT (bucket_us, series_id) DO UPDATE SET {adding}"
         )
 
     @cached_property
-    def fold_total(self) -> str:
-        """Sums rows of a finer grain into a coarser one. Parameters: coarse grain, its length in
-        µs twice, fine grain, from and until in µs."""
-        sums = ", ".join(f"SUM({measure})" for measure in MEASURES)
+    def range_total(self) -> str:
         return (
-            f"INSERT INTO {self.name('total')} "  # noqa: S608 - own names
-            f"SELECT ?, bucket_us / ? * ?, series_id, {sums} FROM {self.name('total')} "
-            "WHERE grain_min = ? AND bucket_us >= ? AND bucket_us < ? GROUP BY 2, 3"
+            f"SELECT bucket_us, series_id, {', '.join(MEASURES)} "  # noqa: S608 - own names
+            f"FROM {self.name('total')} WHERE bucket_us >= ? AND bucket_us < ?"
+        )
+
+    @cached_property
+    def clear_total(self) -> str:
+        return (
+            f"DELETE FROM {self.name('total')} "  # noqa: S608 - own names
+            "WHERE bucket_us >= ? AND bucket_us < ?"
+        )
+
+    @cached_property
+    def find_packed(self) -> str:
+        return (
+            f"SELECT sums FROM {self.name('packed')} "  # noqa: S608 - own names
+            "WHERE grain_min = ? AND bucket_us = ?"
+        )
+
+    @cached_property
+    def range_packed(self) -> str:
+        return (
+            f"SELECT bucket_us, sums FROM {self.name('packed')} "  # noqa: S608 - own names
+            "WHERE grain_min = ? AND bucket_us >= ? AND bucket_us < ?"
+        )
+
+    @cached_property
+    def put_packed(self) -> str:
+        return (
+            f"INSERT INTO {self.name('packed')} (grain_min, bucket_us, sums) "  # noqa: S608 - own
+            "VALUES (?, ?, ?) ON CONFLICT (grain_min, bucket_us) DO UPDATE SET sums = excluded.sums"
         )
 
     @cached_property
@@ -157,9 +194,20 @@ class Tables:
     @cached_property
     def add_sli(self) -> str:
         return (
-            f"INSERT INTO {self.name('sli')} (slo_key, minute_us, good, valid) "  # noqa: S608 - own
-            "VALUES (?, ?, ?, ?) ON CONFLICT (slo_key, minute_us) "
+            f"INSERT INTO {self.name('sli')} "  # noqa: S608 - own names
+            "(slo_key, grain_min, bucket_us, good, valid) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (slo_key, grain_min, bucket_us) "
             "DO UPDATE SET good = good + excluded.good, valid = valid + excluded.valid"
+        )
+
+    @cached_property
+    def fold_sli(self) -> str:
+        """Sums an objective's minutes into hours. Parameters: key, from and until in µs."""
+        return (
+            f"INSERT INTO {self.name('sli')} "  # noqa: S608 - own names
+            f"SELECT slo_key, {HOUR}, bucket_us / {grain_us(HOUR)} * {grain_us(HOUR)}, "
+            f"SUM(good), SUM(valid) FROM {self.name('sli')} WHERE slo_key = ? "
+            f"AND grain_min = {MINUTE} AND bucket_us >= ? AND bucket_us < ? GROUP BY 3"
         )
 
     @cached_property

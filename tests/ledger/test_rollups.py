@@ -15,6 +15,7 @@ from ledger.records import Receipt
 from ledger.rollups import contents
 from ledger.rollups.projection import Rollups, read_state
 from ledger.rollups.rebuild import first_difference, rebuild
+from ledger.rollups.sums import read_sums
 from ledger.rollups.tables import DAY, HOUR, LIVE, QUARTER, SHIFT
 from ledger.store import Store
 from tests.ledger.receipts import HOUR_US, T0_US, receipt
@@ -107,10 +108,10 @@ def test_sums_beyond_64_bits_stay_exact():
     append(connection, rollups, [at(1, request_id="next", **parts)])
     for grain_min in (QUARTER, HOUR):
         assert rows_of(connection, grain_min)[0]["cost_input_pico"] == 5 * huge
-    high, low = connection.execute(
-        "SELECT sum(cost_total_high), sum(cost_total_low) FROM rollup_total WHERE grain_min = 15"
-    ).fetchone()
-    assert join(high, low) == 6 * huge
+    series = connection.execute("SELECT series_id FROM rollup_series").fetchone()[0]
+    sums = read_sums(connection, [(T0_US, T0_US + 2 * HOUR_US)])
+    assert sums.series.tolist() == [series]
+    assert join(*sums.measures[0, -2:].tolist()) == 6 * huge
 
 
 def test_histograms_hold_what_was_measured_and_nothing_else():
@@ -222,9 +223,10 @@ def test_the_store_keeps_rollups_that_equal_the_receipts(kept_ledger, reader):
     ("harm", "named"),
     [
         ("UPDATE rollup_total SET cost_total_low = cost_total_low + 1", "cost_total_pico"),
+        ("UPDATE rollup_packed SET sums = x'34' WHERE grain_min = 60", "rollup_total"),
         ("UPDATE rollup_latency SET ttft = x'' WHERE grain_min = 60", "ttft"),
         ("UPDATE rollup_sli SET good = good - 1 WHERE slo_key LIKE 'valid%'", "good"),
-        ("DELETE FROM rollup_total WHERE grain_min = 1440", "rollup_total"),
+        ("DELETE FROM rollup_packed WHERE grain_min = 1440", "rollup_total"),
         ("UPDATE rollup_state SET position = position - 1", "position"),
     ],
 )
@@ -240,7 +242,7 @@ def test_rebuilding_puts_right_what_was_harmed(kept_ledger, reader):
     connection = open_for_writing(kept_ledger)
     connection.execute("UPDATE rollup_total SET receipts = receipts + 7")
     connection.execute("DELETE FROM rollup_sli")
-    reports = []
+    reports: list[int] = []
     position = rebuild(connection, progress=reports.append)
     connection.close()
     assert position == 120

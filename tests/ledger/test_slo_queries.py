@@ -6,7 +6,6 @@ import pytest
 
 from ledger.queries.slo import slo_reports
 from ledger.slo import DAY_US, HOUR_US, MINUTE_US, OpenRequest, judge
-from ledger.slo_defaults import DEFAULT_SLOS
 from tests.ledger.receipts import T0_US, receipt
 from tests.ledger.seeded import Plans, fill, seeded_receipts
 
@@ -158,4 +157,3 @@ def test_no_query_of_slo_burn_scans_a_large_table(ledger_path, reader):
         slo_reports(reader, NOW_US)
     assert any("SEARCH rollup_sli USING PRIMARY KEY" in step for step in plans.steps())
     assert plans.scans_of_large_tables() == []
-    assert len(plans.statements) == 3 * len(DEFAULT_SLOS)
