@@ -26,6 +26,7 @@ from gateway.recovery import unknown_receipts
 from ledger.queries import configuration as stored
 from ledger.queries import holds
 from ledger.reading import reader
+from ledger.rollups.projection import Rollups
 from ledger.store import Store
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Runtime:
 
     async def start(self) -> None:
         """Open everything. Raises LedgerInUse, LedgerNotReady or NotConfigured; nothing stays open."""
-        self.store = Store.open(self._ledger)
+        self.store = Store.open(self._ledger, projections=(Rollups(),))
         try:
             with_connection = reader(self._ledger)
             configuration = configured.load(with_connection)

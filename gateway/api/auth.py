@@ -10,7 +10,9 @@ from ledger.records import ApiKey
 
 SCOPE_INFERENCE = "inference"
 SCOPE_RECEIPTS = "receipts"
-ALL_SCOPES = (SCOPE_INFERENCE, SCOPE_RECEIPTS)
+SCOPE_REPORTS = "reports"  # of the whole fleet: every tenant's costs, SLO burn, releases
+ALL_SCOPES = (SCOPE_INFERENCE, SCOPE_RECEIPTS)  # what a tenant's key has unless told otherwise
+KNOWN_SCOPES = (*ALL_SCOPES, SCOPE_REPORTS)
 
 KEY_RANDOM_BYTES = 35  # 280 bits: whole base32 characters, and above the 256 that are asked for
 KEY_LIMIT_CHARS = 128  # a longer one isn't hashed
@@ -79,9 +81,9 @@ def mint_key(
     """
     if len(random_bytes) != KEY_RANDOM_BYTES:
         raise ValueError(f"a key takes {KEY_RANDOM_BYTES} random bytes, not {len(random_bytes)}")
-    unknown = sorted(set(scopes := tuple(scopes)) - set(ALL_SCOPES))
+    unknown = sorted(set(scopes := tuple(scopes)) - set(KNOWN_SCOPES))
     if unknown:
-        raise ValueError(f"unknown scopes {unknown}; known are {', '.join(ALL_SCOPES)}")
+        raise ValueError(f"unknown scopes {unknown}; known are {', '.join(KNOWN_SCOPES)}")
     key_text = "wb_" + crockford(random_bytes)
     digest = key_hash(key_text)
     return key_text, ApiKey(
