@@ -109,20 +109,45 @@ class Replay:
 def jobs_of(trace: Trace, block_tokens: int) -> JobArrays:
     """The trace as the engine's columns.
 
-    A trace says how much of a prompt is shared, not with whom: the shared prefixes are taken as
-    heads of one common text, the upper bound that its column states.
+    Block ids say exactly which prompts begin alike. A trace without them says how much of a
+    prompt is shared, not with whom: the shared prefixes are taken as heads of one common text,
+    the upper bound that its column states.
     """
-    longest = int(trace.shared_prefix_tokens.max()) // block_tokens
-    chain = tuple(range(longest))
-    hashes = [chain[: shared // block_tokens] for shared in trace.shared_prefix_tokens.tolist()]
+    hashes = _known_hashes(trace, block_tokens) or _common_hashes(trace, block_tokens)
     return job_arrays(
         trace.arrival_us * PS_PER_US,
         trace.input_tokens,
         trace.output_tokens,
         priority=trace.priority,
         cancel_ps=np.where(trace.cancel_us == NONE, NONE, trace.cancel_us * PS_PER_US),
-        block_hashes=hashes if longest else None,
+        block_hashes=hashes or None,
     )
+
+
+def _common_hashes(trace: Trace, block_tokens: int) -> list[tuple[int, ...]]:
+    longest = int(trace.shared_prefix_tokens.max()) // block_tokens
+    chain = tuple(range(longest))
+    shared = trace.shared_prefix_tokens.tolist()
+    return [chain[: tokens // block_tokens] for tokens in shared] if longest else []
+
+
+def _known_hashes(trace: Trace, block_tokens: int) -> list[tuple[int, ...]]:
+    """A hash for each full engine block of a prompt, made of its source block's id and place.
+
+    Nothing where the trace has no ids, or the engine's blocks don't divide the source's.
+    """
+    if not trace.block_ids or trace.block_id_tokens % block_tokens:
+        return []
+    parts = trace.block_id_tokens // block_tokens
+    # One tuple an id, shared by all prompts: a trace repeats its ids by the million.
+    pieces: dict[int, tuple[int, ...]] = {}
+    hashes = []
+    for ids, tokens in zip(trace.block_ids, trace.input_tokens.tolist(), strict=True):
+        known: list[int] = []
+        for block in ids:
+            known += pieces.setdefault(block, tuple(block * parts + k for k in range(parts)))
+        hashes.append(tuple(known[: tokens // block_tokens]))
+    return hashes
 
 
 def replay(scenario: Scenario, progress: Callable[[float], None] | None = None) -> Replay:

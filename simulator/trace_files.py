@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
-from simulator.trace_shapes import SHAPES, Row
+from simulator.trace_shapes import MOONCAKE_BLOCK_TOKENS, SHAPES, Row
 from simulator.traces import MAX_REQUESTS, Record, Trace, TraceError, build_trace
 
 MAX_LINE_CHARS = 4_000_000
@@ -69,7 +69,8 @@ def parse_trace(source: str, lines: io.TextIOBase) -> Trace:
             raise row.refuse("1", f"more than {MAX_REQUESTS} requests")
     if not records:
         raise TraceError(source=source, line=1, column="1", reason="holds no requests")
-    return build_trace(source, records, dropped)
+    has_ids = any(record.block_ids for record in records)
+    return build_trace(source, records, dropped, MOONCAKE_BLOCK_TOKENS if has_ids else 0)
 
 
 def any_rows(path: Path) -> Iterator[Row]:

@@ -161,6 +161,7 @@ def _mooncake_reader() -> Callable[[Row], Record | None]:
             input_tokens=input_tokens,
             output_tokens=row.integer("output_length", 1, MAX_TOKENS),
             shared_prefix_tokens=min(shared * MOONCAKE_BLOCK_TOKENS, input_tokens),
+            block_ids=tuple(blocks),
         )
 
     return read

@@ -37,8 +37,9 @@ class Trace:
     index `session_names` and `tenant_names`; -1 is none. `shared_prefix_tokens` is the upper
     bound of the prompt's cacheable prefix. `priority` is 0 unless overlaid (smaller is more
     urgent). `cancel_us` is the caller's abort and `deadline_us` its latest useful end, both on
-    the clock of `arrival_us`; -1 is none. `dropped` counts records of the source that never
-    produced a token and so can't be replayed.
+    the clock of `arrival_us`; -1 is none. `block_ids`, where the source has them, identify each
+    prompt's blocks of `block_id_tokens`: equal ids mean equal prompts up to there. `dropped`
+    counts records of the source that never produced a token and so can't be replayed.
     """
 
     source: str
@@ -53,6 +54,8 @@ class Trace:
     deadline_us: Ints
     session_names: tuple[str, ...] = ()
     tenant_names: tuple[str, ...] = ()
+    block_ids: tuple[tuple[int, ...], ...] = ()
+    block_id_tokens: int = 0
     dropped: int = 0
 
     def __len__(self) -> int:
@@ -72,9 +75,12 @@ class Record:
     priority: int = 0
     cancel_us: int = NONE
     deadline_us: int = NONE
+    block_ids: tuple[int, ...] = ()
 
 
-def build_trace(source: str, records: list[Record], dropped: int = 0) -> Trace:
+def build_trace(
+    source: str, records: list[Record], dropped: int = 0, block_id_tokens: int = 0
+) -> Trace:
     """The records as a `Trace`: stably sorted by arrival, rebased so that the first is at 0."""
     arrival = np.array([r.arrival_us for r in records], dtype=np.int64)
     order = np.argsort(arrival, kind="stable")
@@ -102,6 +108,8 @@ def build_trace(source: str, records: list[Record], dropped: int = 0) -> Trace:
         priority=column(lambda r: r.priority),
         cancel_us=column(lambda r: rebased(r.cancel_us)),
         deadline_us=column(lambda r: rebased(r.deadline_us)),
+        block_ids=tuple(r.block_ids for r in sorted_records) if block_id_tokens else (),
+        block_id_tokens=block_id_tokens,
         dropped=dropped,
     )
 

@@ -113,6 +113,7 @@ def taken(trace: Trace, rows: Ints) -> Trace:
         priority=trace.priority[rows],
         cancel_us=trace.cancel_us[rows],
         deadline_us=trace.deadline_us[rows],
+        block_ids=tuple(trace.block_ids[row] for row in rows.tolist()) if trace.block_ids else (),
     )
 
 

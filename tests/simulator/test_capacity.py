@@ -79,6 +79,22 @@ def test_shared_prefixes_are_heads_of_one_text_and_are_found_again():
     assert replay(Scenario(trace=trace, profile=flat())).summary.cached_tokens == 2 * 64
 
 
+def test_prompts_whose_block_ids_are_known_share_with_those_that_begin_alike_only():
+    records = [
+        Record(arrival_us=0, input_tokens=1_030, output_tokens=2, block_ids=(5, 6, 7)),
+        Record(arrival_us=9_000_000, input_tokens=600, output_tokens=2, block_ids=(5, 9)),
+        Record(arrival_us=18_000_000, input_tokens=600, output_tokens=2, block_ids=(8, 6)),
+    ]
+    trace = build_trace("ids", records, block_id_tokens=512)
+    jobs = jobs_of(trace, 16)
+    assert jobs.block_hashes is not None
+    assert [len(hashes) for hashes in jobs.block_hashes] == [64, 37, 37]
+    # The second finds the first block of 512; the third begins otherwise and finds nothing.
+    caching = replace(flat(), replica=replace(PROFILE.replica, prefix_cache=True))
+    assert replay(Scenario(trace=trace, profile=caching)).summary.cached_tokens == 512
+    assert jobs_of(trace, 24).block_hashes is None
+
+
 def test_the_series_begins_and_ends_empty_and_adds_up_in_between():
     series = replay(Scenario(trace=BUSY, profile=PROFILE)).series
     assert (series.waiting[-1], series.in_service[-1], series.context_tokens[-1]) == (0, 0, 0)

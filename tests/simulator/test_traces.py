@@ -92,6 +92,8 @@ def test_mooncake_blocks_seen_before_are_the_shared_prefix():
     assert trace.arrival_us.tolist() == [0, 3_000_000, 3_000_000, 6_000_000]
     # The third is capped at its own input: its last block isn't full.
     assert trace.shared_prefix_tokens.tolist() == [0, 1024, 600, 0]
+    assert trace.block_ids == ((0, 1, 2), (0, 1, 9), (0, 9), (7, 1))
+    assert trace.block_id_tokens == 512
 
 
 def test_arrivals_out_of_order_are_sorted_and_ties_keep_the_order_of_the_file():
