@@ -181,22 +181,22 @@ class Fleet:
 
     def _advance(self, now: int) -> None:
         """Handle all that happens at the replicas and in the queue up to and including `now`."""
-        heap, due = self._heap, self._due
+        heap, due, cancels = self._heap, self._due, self._waiting_cancels
         while True:
-            cancel_ps = self._waiting_cancels[0][0] if self._waiting_cancels else MAX_PS
             at = heap[0][0] if heap else MAX_PS
-            if min(at, cancel_ps) > now:
-                break
-            if cancel_ps < at:
+            if cancels and cancels[0][0] < at and cancels[0][0] <= now:
                 self._cancel_waiting()
                 continue
-            _, replica = heappop(heap)
-            if due[replica] == at:
-                # With a queue in front, what ends makes room at that very moment.
-                self._step(replica, now if self._queue is None else at)
-                if self._queue:
-                    self._loads.now_ps = at
-                    self._dispatch(at)
+            if at > now:
+                break
+            replica = heappop(heap)[1]
+            if due[replica] != at:
+                continue
+            # With a queue in front, what ends makes room at that very moment.
+            self._step(replica, now if self._queue is None else at)
+            if self._queue:
+                self._loads.now_ps = at
+                self._dispatch(at)
         self._loads.now_ps = now
 
     def _step(self, replica: int, until: int) -> None:

@@ -62,7 +62,7 @@ class IterationLog:
 
 def log_of_rows(rows: "array[int]") -> IterationLog:
     """Return the log of flat rows of LOG_WIDTH integers (a copy)."""
-    columns = np.array(rows, np.int64).reshape(-1, LOG_WIDTH).T.copy()
+    columns = np.frombuffer(rows, np.int64).reshape(-1, LOG_WIDTH).T.copy()
     return IterationLog(
         before=columns[0],
         start_ps=columns[1],

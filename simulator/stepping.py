@@ -22,6 +22,9 @@ from simulator.state import (
 )
 from simulator.timing import MAX_PS
 
+NEARLY_2 = 2.0 * (1.0 - 1e-12)
+"""Keeps a root that was estimated in floating point from exceeding the exact one."""
+
 
 def stepping(state: ReplicaState) -> Generator[None, int, None]:
     """Run `state`: each `send(limit_ps)` handles what happens up to and including the limit.
@@ -46,6 +49,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
     computed, blocks, admission = state.computed, state.blocks, state.admission
     scheduled, first_token, done = state.scheduled, state.first_token, state.done
     done_iteration, log = state.done_iteration, state.log
+    priority, serial = state.priority, state.serial
     fcfs, urgent = state.queue, state.urgent
     queue = urgent if by_priority else fcfs
 
@@ -62,7 +66,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
             slot = pending.popleft()
             waiting_tokens += length[slot]
             if by_priority:
-                heappush(urgent, state.urgency(slot))
+                heappush(urgent, (priority[slot], next_arrival, serial[slot], slot))
             else:
                 fcfs.append(slot)
             next_arrival = arrival[pending[0]] if pending else MAX_PS
@@ -115,7 +119,8 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     needed = -(-(start + tokens) // block_tokens) - blocks[slot]
                     if len(prefilling) > 1 or next(reversed(running)) != admission[slot]:
                         by_job = True
-                if committed > usable or cache is not None:
+                publishes = bool(tokens) and tracked[slot] < len(hashes_of[slot])
+                if committed > usable or publishes:
                     whole, rest = divmod(step, block_tokens)
                     free = usable - fixed - decode_blocks - decodes * whole
                     free -= sum(growth[block_tokens - rest :])
@@ -171,7 +176,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                             prefill += tokens
                             pairs += tokens * start + tokens * (tokens - 1) // 2
                         computed[slot] = start + tokens
-                        if cache is not None and tracked[slot] < len(hashes_of[slot]):
+                        if cache is not None and publishes:
                             cache.settle(free)
                             tracked[slot] += cache.publish(
                                 slot, hashes_of[slot], (start + tokens) // block_tokens
@@ -244,9 +249,9 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     pairs += tokens * start + tokens * (tokens - 1) // 2
                 if cache is not None and (hashes or slot in cache.own):
                     cache.claim(slot, hashes, hits)
-                    cache.settle(free)
                     tracked[slot] = min(hits, len(hashes))
-                    if hashes:
+                    if hits < len(hashes):
+                        cache.settle(free)
                         tracked[slot] += cache.publish(
                             slot, hashes, (start + tokens) // block_tokens
                         )
@@ -328,25 +333,27 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     state.decode_blocks, state.fixed_blocks = decode_blocks, fixed
                     steps = state.last_fitting(steps)
             b = per_context * decodes
-            a = table[decodes] + per_decode * decodes
-            a += per_context * offset_sum + b * iteration
+            a = table[decodes] + per_decode * decodes + per_context * offset_sum + b * iteration
             end = now + steps * a + b * (steps * (steps - 1) // 2)
-            # An arrival behind a blocked head, or with no seat left, can't change the batch.
             bound = next_cancel
-            if next_arrival < bound and tokens_left > 0 and len(running) < max_seqs:
-                bound = next_arrival if by_priority or not queue else bound
+            if (
+                next_arrival < end
+                and next_arrival < bound
+                # An arrival behind a blocked head, or with no seat left, can't change the batch.
+                and (by_priority or not queue)
+                and tokens_left > 0
+                and len(running) < max_seqs
+            ):
+                bound = next_arrival
             if bound < end:
-                # The first boundary at or after the bound: estimated, then corrected exactly.
+                # The first boundary at or after the bound: estimated just below, then exact.
                 span = bound - now
-                slope = a - b / 2
-                steps = int(2 * span / (slope + sqrt(slope * slope + 2.0 * b * span))) or 1
+                slope = a - 0.5 * b
+                steps = int(NEARLY_2 * span / (slope + sqrt(slope * slope + 2.0 * b * span))) or 1
                 end = now + steps * a + b * (steps * (steps - 1) // 2)
                 while end < bound:
                     end += a + b * steps
                     steps += 1
-                while steps > 1 and end - a - b * (steps - 1) >= bound:
-                    steps -= 1
-                    end -= a + b * steps
             if end > limit:
                 state.now, state.iteration, state.decodes = now, iteration, decodes
                 state.decode_offset_sum, state.decode_blocks = offset_sum, decode_blocks
@@ -378,9 +385,6 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 stale -= 1
                 continue
             if cache is not None:
-                whole, rest = divmod(iteration, block_tokens)
-                free = usable - fixed - decode_blocks - decodes * whole
-                cache.settle(free - sum(growth[block_tokens - rest :]))
                 held = -(-(length[slot] + remaining[slot] - 1) // block_tokens)
                 freed = cache.release(slot, held - tracked[slot], 0, False)
                 fixed += tracked[slot] - freed
