@@ -153,6 +153,49 @@ def compare(
     )
 
 
+def compare_busiest(
+    connection: sqlite3.Connection,
+    period: Period,
+    *,
+    logical_model: str | None = None,
+    baseline: Side | None = None,
+    candidate: Side | None = None,
+    priority: str = "",
+) -> Comparison | None:
+    """The comparison of what was named; what was not is the busiest: model, then identities.
+
+    None where the period has no traffic to choose from. A model served by one identity alone is
+    compared with itself.
+    """
+    offered = [one for one in sides(connection, period) if one.side.identity_id]
+    if logical_model is None:
+        identities: dict[str, int] = {}
+        for one in offered:
+            identities[one.logical_model] = identities.get(one.logical_model, 0) + 1
+        # A model with two identities has something to compare; then the busier one.
+        ranked = sorted(
+            offered, key=lambda one: (-min(2, identities[one.logical_model]), -one.receipts)
+        )
+        if not ranked:
+            return None
+        logical_model = ranked[0].logical_model
+    own = [one.side for one in offered if one.logical_model == logical_model]
+    if baseline is None:
+        baseline = next((side for side in own if side != candidate), candidate)
+    if baseline is None:
+        return None
+    if candidate is None:
+        candidate = next((side for side in own if side != baseline), baseline)
+    return compare(
+        connection,
+        period,
+        logical_model=logical_model,
+        baseline=baseline,
+        candidate=candidate,
+        priority=priority,
+    )
+
+
 _Samples = dict[Metric, npt.NDArray[np.int64]]  # ascending
 
 

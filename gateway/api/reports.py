@@ -1,0 +1,303 @@
+"""GET /api/v1/costs, /api/v1/slo and /api/v1/releases: the numbers of the pages, as JSON.
+
+A key sees its own tenant's costs; with the scope `reports` it sees every tenant's, and SLO burn and
+releases, which are the fleet's. Money is given twice: as whole pico units (`*_pico`), and as an
+exact decimal text in units. Fractions are exact texts ("25/3") beside a rounded number.
+"""
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from gateway.api.auth import SCOPE_REPORTS
+from gateway.reporting import (
+    AskProblem,
+    CostsAsk,
+    PeriodAsk,
+    Query,
+    iso,
+    read_costs,
+    read_releases,
+)
+from gateway.submission import Caller
+from ledger.distributions import Latency
+from ledger.money import units_text
+from ledger.queries.costs import CostRow, CostSums, CostTable, costs
+from ledger.queries.releases import Comparison, SideReport, compare_busiest
+from ledger.queries.slo import SloReport, slo_reports
+from ledger.releases import RatioTest, TailTest
+from ledger.slo_burn import RuleStatus, WindowBurn
+
+PATHS = ("/api/v1/costs", "/api/v1/slo", "/api/v1/releases")
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportAnswer:
+    """An HTTP status and a JSON body; of a status from 400 on, a problem (RFC 9457)."""
+
+    status: int
+    body: Body
+
+
+def answer(
+    path: str, query: Query, caller: Caller, connection: sqlite3.Connection, now_us: int
+) -> ReportAnswer:
+    """The report at one of PATHS, as the caller may see it. Reads the ledger; a few 10 ms."""
+    fleet = SCOPE_REPORTS in caller.scopes
+    if path == "/api/v1/costs":
+        return _costs(query, caller, connection, now_us, fleet=fleet)
+    if not fleet:
+        return _problem(
+            403,
+            "FORBIDDEN",
+            f"This report is of the whole fleet: use a key with the scope {SCOPE_REPORTS}.",
+        )
+    if path == "/api/v1/slo":
+        return ReportAnswer(status=200, body=slo_body(slo_reports(connection, now_us)))
+    return _releases(query, connection, now_us)
+
+
+def _costs(
+    query: Query, caller: Caller, connection: sqlite3.Connection, now_us: int, *, fleet: bool
+) -> ReportAnswer:
+    ask = read_costs(query, now_us)
+    if isinstance(ask, AskProblem):
+        return _asked_wrongly(ask)
+    if not fleet:
+        own = (caller.tenant_id,)
+        if ask.filters.get("tenant", own) != own:
+            return _problem(403, "FORBIDDEN", "A key sees its own tenant's costs alone.", "tenant")
+        ask = replace(ask, filters={**ask.filters, "tenant": own})
+    return ReportAnswer(status=200, body=costs_body(ask, cost_table(connection, ask)))
+
+
+def cost_table(connection: sqlite3.Connection, ask: CostsAsk) -> CostTable:
+    """The table of an ask: what the page, the API and the CSV all show."""
+    return costs(
+        connection, ask.when.period, ask.dimensions, zone=ask.when.zone, filters=ask.filters
+    )
+
+
+def _releases(query: Query, connection: sqlite3.Connection, now_us: int) -> ReportAnswer:
+    ask = read_releases(query, now_us)
+    if isinstance(ask, AskProblem):
+        return _asked_wrongly(ask)
+    comparison = compare_busiest(
+        connection,
+        ask.when.period,
+        logical_model=ask.logical_model,
+        baseline=ask.baseline,
+        candidate=ask.candidate,
+        priority=ask.priority,
+    )
+    body: Body = {"period": _period(ask.when), "comparison": None}
+    if comparison is not None:
+        body["comparison"] = comparison_body(comparison)
+    return ReportAnswer(status=200, body=body)
+
+
+def costs_body(ask: CostsAsk, table: CostTable) -> Body:
+    """The table with its total; `others` sums the rows beyond the limit, where there are any."""
+    return {
+        "period": _period(ask.when),
+        "dimensions": list(table.dimensions),
+        "filters": {name: list(values) for name, values in table.filters},
+        "rows": [_cost_row(table, row) for row in table.rows],
+        "others": None if table.others is None else _sums(table.others),
+        "others_count": table.others_count,
+        "total": _sums(table.total),
+    }
+
+
+def _cost_row(table: CostTable, row: CostRow) -> Body:
+    return {
+        "values": dict(zip(table.dimensions, row.values, strict=True)),
+        **_sums(row.sums),
+    }
+
+
+def _sums(sums: CostSums) -> Body:
+    per_completed = sums.cost_per_completed_pico
+    return {
+        "requests": {
+            "receipts": sums.receipts,
+            "completed": sums.completed,
+            "rejected": sums.rejected,
+            "cancelled": sums.cancelled,
+            "failed": sums.failed,
+            "unknown": sums.unknown,
+            "degraded": sums.degraded,
+            "judged": sums.judged,
+            "valid": sums.valid,
+            "attempts": sums.attempts,
+        },
+        "tokens": {
+            "input": sums.input_tokens,
+            "cached_input": sums.cached_input_tokens,
+            "output": sums.output_tokens,
+        },
+        "cost": {
+            **_money("input", sums.cost_input_pico),
+            **_money("cached_input", sums.cost_cached_input_pico),
+            **_money("output", sums.cost_output_pico),
+            **_money("fixed", sums.cost_fixed_pico),
+            **_money("retry_and_hedge", sums.cost_retry_and_hedge_pico),
+            **_money("waste", sums.cost_waste_pico),
+            **_money("total", sums.cost_total_pico),
+            **_money("per_completed", per_completed),
+        },
+    }
+
+
+def _money(name: str, pico: int | None) -> Body:
+    return {name: None if pico is None else units_text(pico), f"{name}_pico": pico}
+
+
+def slo_body(reports: tuple[SloReport, ...]) -> Body:
+    """Every objective with its windows' numerators and denominators."""
+    return {"objectives": [_objective(report) for report in reports]}
+
+
+def _objective(report: SloReport) -> Body:
+    status = report.status
+    definition = status.definition
+    since = report.counted_since_us
+    return {
+        "slo_id": definition.slo_id,
+        "revision": definition.revision,
+        "title": definition.title,
+        "indicator": definition.indicator,
+        "target_ppm": definition.target_ppm,
+        "threshold_us": definition.threshold_us,
+        "state": status.state,
+        "at": iso(status.at_us),
+        "control_action": definition.control_action,
+        "period": _window(status.period),
+        "budget_left": _fraction(status.budget_left),
+        "exhausted_in_us": status.exhausted_in_us,
+        "rules": [_rule(rule) for rule in status.rules],
+        "rules_left_out": list(definition.left_out),
+        "counted_since": None if since is None else iso(since),
+        "history": [
+            {
+                "from": iso(point.start_us),
+                "to": iso(point.end_us),
+                "bad": point.tally.bad,
+                "valid": point.tally.valid,
+                "burn": _fraction(point.burn),
+            }
+            for point in report.history
+        ],
+    }
+
+
+def _rule(status: RuleStatus) -> Body:
+    return {
+        "name": status.rule.name,
+        "severity": status.rule.severity,
+        "factor": _fraction(status.rule.factor),
+        "state": status.state,
+        "guard_passed": status.guard_passed,
+        "long": _window(status.long),
+        "short": _window(status.short),
+    }
+
+
+def _window(window: WindowBurn) -> Body:
+    return {
+        "length_us": window.length_us,
+        "from": iso(window.start_us),
+        "to": iso(window.end_us),
+        "good": window.tally.good,
+        "bad": window.tally.bad,
+        "valid": window.tally.valid,
+        "burn": _fraction(window.burn),
+    }
+
+
+def _fraction(value: Fraction | None) -> Body | None:
+    """A rational as its exact text and as a number rounded to six decimals."""
+    return None if value is None else {"exact": str(value), "value": round(float(value), 6)}
+
+
+def comparison_body(comparison: Comparison) -> Body:
+    """Both sides with their distributions, and what the tests say of the candidate."""
+    return {
+        "logical_model": comparison.logical_model,
+        "priority": comparison.priority or None,
+        "baseline": _side(comparison.baseline),
+        "candidate": _side(comparison.candidate),
+        "completion_test": _ratio(comparison.completion),
+        "tail_tests": {metric: _tail(test) for metric, test in comparison.tails},
+    }
+
+
+def _side(report: SideReport) -> Body:
+    return {
+        "side": report.side.label,
+        "completion_rate": _fraction(report.completion_rate),
+        **_sums(report.sums),
+        "latencies": {latency.metric: _latency(latency) for latency in report.latencies},
+    }
+
+
+def _latency(latency: Latency) -> Body:
+    return {
+        "count": latency.count,
+        "exact": latency.exact,
+        "quantiles": {
+            f"p{100 * one.numerator // one.denominator}": {
+                "us": one.value_us,
+                "low_us": one.low_us,
+                "high_us": one.high_us,
+            }
+            for one in latency.quantiles
+        },
+        "bins": [[one.low_us, one.high_us, one.count] for one in latency.bins],
+    }
+
+
+def _ratio(test: RatioTest) -> Body:
+    return {
+        "baseline": [test.baseline_good, test.baseline_count],
+        "candidate": [test.canary_good, test.canary_count],
+        "difference": test.difference,
+        "low": test.low,
+        "high": test.high,
+        "margin": test.margin,
+        "verdict": test.verdict,
+    }
+
+
+def _tail(test: TailTest) -> Body:
+    return {
+        "baseline_count": test.baseline_count,
+        "candidate_count": test.canary_count,
+        "threshold_us": float(test.threshold_us),
+        "exceeding": test.exceeding,
+        "p_value": test.p_value,
+        "verdict": test.verdict,
+    }
+
+
+def _period(when: PeriodAsk) -> Body:
+    return {
+        "from": iso(when.period.start_us, when.zone),
+        "to": iso(when.period.end_us, when.zone),
+        "zone": when.zone_name,
+    }
+
+
+def _asked_wrongly(problem: AskProblem) -> ReportAnswer:
+    return _problem(400, "INVALID_REQUEST", problem.detail, problem.parameter)
+
+
+def _problem(status: int, code: str, detail: str, parameter: str | None = None) -> ReportAnswer:
+    titles: Mapping[int, str] = {400: "Bad request", 403: "Forbidden"}
+    body: Body = {"title": titles[status], "status": status, "code": code, "detail": detail}
+    if parameter is not None:
+        body["parameter"] = parameter
+    return ReportAnswer(status=status, body=body)

@@ -1,0 +1,157 @@
+"""The API's reports: the pages' numbers, each tenant its own, exact to the pico unit."""
+
+import csv
+import io
+import json
+import shutil
+
+import pytest
+
+from gateway.api.reports import PATHS, answer, cost_table
+from gateway.reporting import CostsAsk, read_costs
+from gateway.reporting_csv import cost_csv, safe_cell
+from gateway.submission import Caller
+from ledger.money import parse_units
+from ledger.reading import connect_read_only
+from tests.ledger.receipts import HOUR_US, T0_US
+from tests.ledger.seeded import Plans, fill, seeded_receipts
+
+RECEIPTS = seeded_receipts(400)
+NOW_US = T0_US + 5 * 24 * HOUR_US + 4 * HOUR_US
+TENANT = Caller(tenant_id="acme", key_id="key_1", scopes=frozenset({"inference", "receipts"}))
+FLEET = Caller(tenant_id="acme", key_id="key_2", scopes=frozenset({"reports"}))
+WEEK = {"last": ["7d"]}
+
+
+@pytest.fixture(scope="module")
+def filled(ledger_template, tmp_path_factory):
+    path = tmp_path_factory.mktemp("reports") / "ledger.sqlite3"
+    shutil.copyfile(ledger_template, path)
+    fill(path, RECEIPTS)
+    return path
+
+
+@pytest.fixture
+def connection(filled):
+    opened = connect_read_only(filled)
+    yield opened
+    opened.close()
+
+
+def total_pico(receipts):
+    return sum(one.cost_total_pico for one in receipts)
+
+
+def test_costs_add_up_to_the_receipts_and_money_is_given_exactly_twice(connection):
+    found = answer("/api/v1/costs", WEEK, FLEET, connection, NOW_US)
+    assert found.status == 200
+    assert found.body["total"]["cost"]["total_pico"] == total_pico(RECEIPTS)
+    assert sum(row["cost"]["total_pico"] for row in found.body["rows"]) == total_pico(RECEIPTS)
+    for row in found.body["rows"]:
+        assert parse_units(row["cost"]["total"]) == row["cost"]["total_pico"]
+    assert json.loads(json.dumps(found.body)) == found.body
+
+
+@pytest.mark.parametrize("zone", ["UTC", "+05:30"])
+@pytest.mark.parametrize("by", ["tenant,route", "priority,day", "status", "path,logical_model,day"])
+def test_page_api_and_csv_agree_in_any_zone(connection, zone, by):
+    query = {**WEEK, "zone": [zone], "by": [by]}
+    body = answer("/api/v1/costs", query, FLEET, connection, NOW_US).body
+    ask = read_costs(query, NOW_US)
+    assert isinstance(ask, CostsAsk)
+    table = cost_table(connection, ask)
+    rows = list(csv.DictReader(io.StringIO(cost_csv(table))))
+    assert [tuple(row["values"].values()) for row in body["rows"]] == [
+        row.values for row in table.rows
+    ]
+    shown = [row["cost"]["total_pico"] for row in [*body["rows"], body["total"]]]
+    assert shown == [row.sums.cost_total_pico for row in table.rows] + [total_pico(RECEIPTS)]
+    assert shown == [parse_units(row["cost_total"]) for row in rows]
+    assert [int(row["receipts"]) for row in rows] == [
+        row["requests"]["receipts"] for row in [*body["rows"], body["total"]]
+    ]
+
+
+def test_a_tenants_key_sees_its_own_costs_alone(connection):
+    body = answer("/api/v1/costs", WEEK, TENANT, connection, NOW_US).body
+    own = [one for one in RECEIPTS if one.tenant_id == "acme"]
+    assert body["total"]["cost"]["total_pico"] == total_pico(own)
+    assert {row["values"]["tenant"] for row in body["rows"]} == {"acme"}
+    asked = {**WEEK, "tenant": ["acme"]}
+    assert answer("/api/v1/costs", asked, TENANT, connection, NOW_US).body == {**body}
+
+
+@pytest.mark.parametrize("tenants", [["globex"], ["acme", "globex"]])
+def test_a_tenants_key_that_asks_for_another_tenant_is_refused(connection, tenants):
+    query = {**WEEK, "tenant": tenants}
+    found = answer("/api/v1/costs", query, TENANT, connection, NOW_US)
+    assert (found.status, found.body["code"]) == (403, "FORBIDDEN")
+    assert found.body["parameter"] == "tenant"
+
+
+@pytest.mark.parametrize("path", ["/api/v1/slo", "/api/v1/releases"])
+def test_reports_of_the_fleet_need_the_scope(connection, path):
+    found = answer(path, {}, TENANT, connection, NOW_US)
+    assert (found.status, found.body["code"]) == (403, "FORBIDDEN")
+    assert "reports" in found.body["detail"]
+
+
+def test_slo_burn_comes_with_numerators_and_denominators(connection):
+    body = answer("/api/v1/slo", {}, FLEET, connection, NOW_US).body
+    one = next(one for one in body["objectives"] if one["slo_id"] == "valid-completion")
+    assert one["period"]["bad"] + one["period"]["good"] == one["period"]["valid"] > 0
+    assert [rule["factor"]["exact"] for rule in one["rules"]] == ["72/5", "6", "3"]
+    assert {rule["state"] for rule in one["rules"]} <= {"ALERT", "QUIET", "NO_DATA"}
+    assert one["budget_left"]["exact"]
+
+
+def test_releases_left_open_compare_the_busiest_identities_of_one_model(connection):
+    body = answer("/api/v1/releases", WEEK, FLEET, connection, NOW_US).body
+    comparison = body["comparison"]
+    sides = [comparison[side]["requests"]["receipts"] for side in ("baseline", "candidate")]
+    assert sides == sorted(sides, reverse=True)
+    assert comparison["baseline"]["side"] != comparison["candidate"]["side"]
+    assert set(comparison["baseline"]["latencies"]["ttft"]["quantiles"]) == {"p50", "p95", "p99"}
+    assert comparison["completion_test"]["verdict"] in {"PASS", "FAIL", "INCONCLUSIVE"}
+
+
+def test_arms_can_be_compared_by_name(connection):
+    query = {
+        **WEEK,
+        "model": ["chat-large"],
+        "baseline": ["release-1/stable"],
+        "candidate": ["release-1/canary"],
+    }
+    comparison = answer("/api/v1/releases", query, FLEET, connection, NOW_US).body["comparison"]
+    canary = [one for one in RECEIPTS if (one.logical_model, one.arm) == ("chat-large", "canary")]
+    assert comparison["candidate"]["requests"]["receipts"] == len(canary)
+    assert comparison["candidate"]["cost"]["total_pico"] == total_pico(canary)
+
+
+def test_a_ledger_without_traffic_has_empty_reports(reader):
+    costs = answer("/api/v1/costs", {}, FLEET, reader, NOW_US).body
+    assert costs["rows"] == []
+    assert costs["total"]["cost"]["per_completed"] is None
+    assert answer("/api/v1/releases", {}, FLEET, reader, NOW_US).body["comparison"] is None
+    objectives = answer("/api/v1/slo", {}, FLEET, reader, NOW_US).body["objectives"]
+    assert {one["state"] for one in objectives} == {"NO_DATA"}
+
+
+@pytest.mark.parametrize("path", ["/api/v1/costs", "/api/v1/releases"])
+def test_a_query_that_can_not_be_read_names_its_parameter(connection, path):
+    found = answer(path, {"zone": ["Mars"]}, FLEET, connection, NOW_US)
+    assert (found.status, found.body["parameter"]) == (400, "zone")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_report_scans_a_large_table(connection, path):
+    with Plans(connection) as plans:
+        answer(path, WEEK, FLEET, connection, NOW_US)
+    assert plans.steps()
+    assert plans.scans_of_large_tables() == []
+
+
+@pytest.mark.parametrize("value", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
+def test_a_cell_that_a_spreadsheet_would_run_is_made_harmless(value):
+    assert safe_cell(value) == "'" + value
+    assert safe_cell("acme") == "acme"
