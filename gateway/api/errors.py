@@ -1,0 +1,214 @@
+"""Failures as HTTP says them: OpenAI's error object on /v1, RFC 9457 problems on /api/v1.
+
+Codes, statuses and advice come from the one table of reasons (ADM-3); what only HTTP knows (no
+such URL, a body that is too large) and how an accepted request can end badly are added here.
+Message texts are ours, never the client's or a backend's (SEC-1, SEC-3).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+
+from gateway.api.problems import Problem
+from gateway.policy.reasons import REASONS
+from gateway.submission import Refusal
+
+LEDGER_RETRY_AFTER_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A failure with all that either error format says."""
+
+    status: int
+    code: str
+    message: str
+    param: str | None = None
+    retryable: bool = False
+    retry_after_ms: int | None = None
+    caller_action: str = ""
+    limits: tuple[tuple[str, int, int], ...] = ()
+    conditional_on: tuple[str, ...] = ()
+    request_id: str | None = None
+    receipt: Mapping[str, Any] | None = None
+    allow: str | None = None  # the methods that a 405 names
+
+
+# Codes of HTTP itself: status, what the caller can do.
+_OF_HTTP = MappingProxyType(
+    {
+        "NOT_FOUND": (404, "Check the URL and the id."),
+        "METHOD_NOT_ALLOWED": (405, "Use one of the methods that the Allow header names."),
+        "BODY_TOO_LARGE": (413, "Send a smaller body."),
+        "BODY_TOO_SLOW": (408, "Send the whole body without long pauses."),
+        "SCOPE_MISSING": (403, "Use a key that has the scope; an administrator can make one."),
+        "INTERNAL_ERROR": (500, "Tell the operator the x-request-id; don't retry blindly."),
+        "NOT_READY": (503, "Wait for Retry-After and retry."),
+    }
+)
+
+# How an accepted request ends without an answer: status, sentence.
+_ENDINGS = MappingProxyType(
+    {
+        "failed": (502, "The backend failed."),
+        "unknown": (504, "The backend was lost sight of: whether it ran to its end is unknown."),
+        "cancelled": (499, "The request was cancelled."),
+    }
+)
+_DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+
+_OPENAI_TYPES = MappingProxyType(
+    {
+        401: "authentication_error",
+        402: "insufficient_quota",
+        403: "permission_error",
+        429: "rate_limit_error",
+    }
+)
+
+
+def of_problem(problem: Problem, request_id: str | None = None) -> Failure:
+    """Returns the failure of a problem whose code is in the table of reasons."""
+    reason = REASONS[problem.code]
+    return Failure(
+        status=reason.http_status,
+        code=problem.code,
+        message=problem.message,
+        param=problem.param,
+        retryable=reason.retryable,
+        caller_action=reason.caller_action,
+        conditional_on=reason.conditional_on,
+        request_id=request_id,
+    )
+
+
+def of_reason(code: str) -> Failure:
+    """Returns the failure of a reason, in the table's own words."""
+    return of_problem(Problem(code=code, message=REASONS[code].description))
+
+
+def of_http(code: str, message: str, *, allow: str | None = None) -> Failure:
+    """Returns the failure of one of HTTP's own codes."""
+    status, caller_action = _OF_HTTP[code]
+    return Failure(
+        status=status, code=code, message=message, caller_action=caller_action, allow=allow
+    )
+
+
+def ledger_unavailable(request_id: str | None = None) -> Failure:
+    """Returns the failure of a ledger that can't record: nothing was run (ADM-3)."""
+    reason = REASONS["LEDGER_UNAVAILABLE"]
+    return Failure(
+        status=reason.http_status,
+        code=reason.code,
+        message=reason.description,
+        retryable=reason.retryable,
+        retry_after_ms=LEDGER_RETRY_AFTER_MS,
+        caller_action=reason.caller_action,
+        request_id=request_id,
+    )
+
+
+def end_not_recorded(request_id: str) -> Failure:
+    """Returns the failure of a request that ran, but whose receipt could not be made durable."""
+    return Failure(
+        status=504,
+        code="RECEIPT_PENDING",
+        message="The request ran, and its receipt isn't durable yet: its end is unknown until then.",
+        caller_action="Ask for the receipt by the request id; a retry would run it twice.",
+        request_id=request_id,
+    )
+
+
+def of_refusal(refusal: Refusal, receipt: Mapping[str, Any]) -> Failure:
+    """Returns the failure of a request that admission refused, with its receipt."""
+    observed = ", ".join(
+        f"{name} is {value}, limit {limit}" for name, limit, value in refusal.limits
+    )
+    description = REASONS[refusal.reason_code].description
+    return Failure(
+        status=refusal.http_status,
+        code=refusal.reason_code,
+        message=f"{description} ({observed})" if observed else description,
+        param=refusal.conditional_on[0] if refusal.conditional_on else None,
+        retryable=refusal.retryable,
+        retry_after_ms=refusal.retry_after_ms,
+        caller_action=refusal.caller_action,
+        limits=refusal.limits,
+        conditional_on=refusal.conditional_on,
+        request_id=refusal.request_id,
+        receipt=receipt,
+    )
+
+
+def of_ending(
+    request_id: str, status: str, error_code: str | None, receipt: Mapping[str, Any]
+) -> Failure:
+    """Returns the failure of an accepted request that ended without a whole answer (DLV-3).
+
+    None of them is retryable: the backend may have run it.
+    """
+    http_status, message = _ENDINGS.get(status, _ENDINGS["failed"])
+    if error_code == _DEADLINE_EXCEEDED:
+        http_status, message = 504, "The deadline passed before the answer was whole."
+    return Failure(
+        status=http_status,
+        code=error_code or status.upper(),
+        message=message,
+        caller_action="Look at the receipt before sending it again: it may have run.",
+        request_id=request_id,
+        receipt=receipt,
+    )
+
+
+def openai_body(failure: Failure) -> bytes:
+    """Returns OpenAI's error object, with what a caller needs to act on it beside the usual four."""
+    error: dict[str, Any] = {
+        "message": f"{failure.message} {failure.caller_action}".strip(),
+        "type": _openai_type(failure),
+        "param": failure.param,
+        "code": failure.code,
+        "retryable": failure.retryable,
+        "retry_after_ms": failure.retry_after_ms,
+        "limits": _limits(failure),
+        "conditional_on": failure.conditional_on,
+        "caller_action": failure.caller_action,
+        "request_id": failure.request_id,
+    }
+    body: dict[str, Any] = {"error": error}
+    if failure.receipt is not None:
+        body["receipt"] = failure.receipt
+    return orjson.dumps(body)
+
+
+def problem_body(failure: Failure) -> bytes:
+    """Returns a problem of RFC 9457 (application/problem+json)."""
+    return orjson.dumps(
+        {
+            "type": f"urn:weighbridge:problem:{failure.code.lower()}",
+            "title": failure.code.replace("_", " ").capitalize(),
+            "status": failure.status,
+            "detail": failure.message,
+            "code": failure.code,
+            "retryable": failure.retryable,
+            "caller_action": failure.caller_action,
+            "request_id": failure.request_id,
+        }
+    )
+
+
+def _openai_type(failure: Failure) -> str:
+    known = _OPENAI_TYPES.get(failure.status)
+    if known is not None:
+        return known
+    return "server_error" if failure.status >= 500 else "invalid_request_error"
+
+
+def _limits(failure: Failure) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "limit": limit, "observed": observed}
+        for name, limit, observed in failure.limits
+    ]

@@ -1,0 +1,69 @@
+"""What the API needs of the rest of the gateway: nothing but this (DESIGN, shape)."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from gateway.api.auth import KeyRing
+from gateway.clock import Clock
+from gateway.submission import Delta, Ended, Refusal, Submission
+
+
+class Run(Protocol):
+    """An accepted request on its way."""
+
+    @property
+    def request_id(self) -> str: ...
+    @property
+    def created_us(self) -> int: ...
+    @property
+    def logical_model(self) -> str: ...
+    @property
+    def route_id(self) -> str: ...
+    @property
+    def identity_id(self) -> str: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def simulated(self) -> bool: ...
+    @property
+    def degraded_from(self) -> str | None: ...
+
+
+class Journey(Protocol):
+    """Carries a request. Each may raise LedgerUnavailable: then nothing was run or told."""
+
+    async def admit(self, submission: Submission) -> "Refusal | Run":
+        """Returns the refusal or the accepted run, each durable before it returns."""
+        ...
+
+    def deliver(self, run: "Run") -> AsyncIterator[Delta | Ended]:
+        """Yields the answer's pieces as they arrive, then Ended once, with the durable receipt."""
+        ...
+
+    async def cancel(self, run: "Run") -> None:
+        """Passes on that the client went away."""
+        ...
+
+
+class Ports(Protocol):
+    """The running gateway as the API sees it."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def keys(self) -> KeyRing: ...
+    @property
+    def journey(self) -> Journey: ...
+
+    def models(self) -> tuple[str, ...]:
+        """Returns the logical models of the policy in force, sorted."""
+        ...
+
+    def ready(self) -> tuple[bool, tuple[str, ...]]:
+        """Returns whether requests are taken, and each reason why not."""
+        ...
+
+    def reader(self) -> sqlite3.Connection:
+        """Returns the calling thread's read-only connection to the ledger."""
+        ...
