@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ledger import distributions, histograms
 from ledger.distributions import METRICS, Latency, Metric
-from ledger.queries.costs import CostSums, costs
+from ledger.queries.costs import CostSums, CostTable, costs
 from ledger.reading import fetch
 from ledger.releases import RatioTest, TailTest, ratio_test, tail_test
 from ledger.rollups.cover import cover
@@ -20,7 +20,7 @@ from ledger.rollups.sums import read_series, read_sums, snapshot
 from ledger.rollups.tables import DIMENSIONS, LIVE
 from ledger.zones import Period
 
-EXACT_LIMIT = 20_000  # receipts of a side that are read one by one
+EXACT_LIMIT = 20_000  # receipts of both sides that are read one by one
 SIDES_LIMIT = 200
 
 _COLUMN: dict[Metric, str] = {
@@ -125,14 +125,19 @@ def compare(
 ) -> Comparison:
     """The comparison of two sides over the requests that both got in the period.
 
-    Quantiles are exact where a side has at most EXACT_LIMIT receipts, else from histograms, with
-    the bounds between which the exact value lies; tail tests need exact values on both sides.
+    Quantiles are exact where both sides have at most EXACT_LIMIT receipts together, else from
+    histograms, with the bounds between which the exact value lies; tail tests need exact values.
     """
-    reports, samples = [], []
-    for side in (baseline, candidate):
-        report, exact = _side(connection, period, logical_model, side, priority)
-        reports.append(report)
-        samples.append(exact)
+    wanted = [_wanted(logical_model, side, priority) for side in (baseline, candidate)]
+    with snapshot(connection):
+        tables = [_table(connection, period, one) for one in wanted]
+        exact = sum(table.total.receipts for table in tables) <= EXACT_LIMIT
+        sides_found = zip((baseline, candidate), wanted, tables, strict=True)
+        found = [
+            _side(connection, side, one, table, exact=exact) for side, one, table in sides_found
+        ]
+    reports = [report for report, _ in found]
+    samples = [values for _, values in found]
     tails: list[tuple[Metric, TailTest]] = []
     for metric in ("ttft", "itl", "e2e"):
         if samples[0] is not None and samples[1] is not None:
@@ -199,22 +204,31 @@ def compare_busiest(
 _Samples = dict[Metric, npt.NDArray[np.int64]]  # ascending
 
 
-def _side(
-    connection: sqlite3.Connection, period: Period, logical_model: str, side: Side, priority: str
-) -> tuple[SideReport, _Samples | None]:
+def _wanted(logical_model: str, side: Side, priority: str) -> dict[str, str]:
+    """The columns, of receipts as of series, with what they have to be."""
     wanted = {"logical_model": logical_model, **side.columns}
-    if priority:
-        wanted["priority"] = priority
+    return wanted | ({"priority": priority} if priority else {})
+
+
+def _table(connection: sqlite3.Connection, period: Period, wanted: Mapping[str, str]) -> CostTable:
     filters = {column.removesuffix("_id"): (value,) for column, value in wanted.items()}
-    samples = None
-    with snapshot(connection):
-        table = costs(connection, period, ["route"], zone=UTC, filters=filters)
-        if table.total.receipts <= EXACT_LIMIT:
-            routes = [row.values[0] for row in table.rows if row.values[0]]
-            samples = _samples(connection, period, routes, wanted)
-            latencies = tuple(distributions.exact(metric, samples[metric]) for metric in METRICS)
-        else:
-            latencies = _bounded(connection, period, wanted)
+    return costs(connection, period, ["route"], zone=UTC, filters=filters)
+
+
+def _side(
+    connection: sqlite3.Connection,
+    side: Side,
+    wanted: Mapping[str, str],
+    table: CostTable,
+    *,
+    exact: bool,
+) -> tuple[SideReport, _Samples | None]:
+    if not exact:
+        latencies = _bounded(connection, table.period, wanted)
+        return SideReport(side=side, sums=table.total, latencies=latencies), None
+    routes = [row.values[0] for row in table.rows if row.values[0]]
+    samples = _samples(connection, table.period, routes, wanted)
+    latencies = tuple(distributions.exact(metric, samples[metric]) for metric in METRICS)
     return SideReport(side=side, sums=table.total, latencies=latencies), samples
 
 
