@@ -17,7 +17,6 @@ from simulator.state import (
     ENTRY_MASK,
     LOG_CHUNK,
     NEVER,
-    NO_HASHES,
     ReplicaState,
 )
 from simulator.timing import MAX_PS
@@ -81,14 +80,14 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
             committed, stale = state.committed, state.stale
             waiting_tokens, dropped = state.waiting_tokens, state.dropped
             next_cancel = cancels[0][0] if cancels else MAX_PS
-        while dropped and queue and done[urgent[0][3] if by_priority else fcfs[0]] >= 0:
-            heappop(urgent) if by_priority else fcfs.popleft()
-            dropped -= 1
+        if dropped or publications:
+            while dropped and queue and done[urgent[0][3] if by_priority else fcfs[0]] >= 0:
+                heappop(urgent) if by_priority else fcfs.popleft()
+                dropped -= 1
+            if not running:
+                publications.clear()  # of jobs that left before they got there
 
-        if publications and not running:
-            publications.clear()  # of jobs that left before they got there
         exact_iteration = False
-        tokens_left = max_tokens - decodes
         if queue or prefilling or publications or committed > usable:
             if now >= limit:
                 state.now, state.iteration, state.decodes = now, iteration, decodes
@@ -99,7 +98,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 next_arrival = arrival[pending[0]] if pending else MAX_PS
                 next_cancel = cancels[0][0] if cancels else MAX_PS
                 continue
-            step = iteration + 1
+            step, tokens_left = iteration + 1, max_tokens - decodes
             prefill = pairs = 0
             single, context = decodes, offset_sum + decodes * iteration
             free, known = 0, False  # blocks left after what the running take, once known
@@ -199,35 +198,35 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     dropped -= 1
                     continue
                 to_compute = gap = tokens = length[slot]
-                hits = unowned = start = 0
-                tight = committed + final_blocks[slot] + watermark > usable
-                hashes = NO_HASHES
-                if cache is not None:
+                hits = start = 0
+                careful = known or committed + final_blocks[slot] + watermark > usable
+                if careful or cache is not None:
+                    unowned = 0
                     hashes = hashes_of[slot]
-                if not known and (tight or hashes or (cache is not None and slot in cache.own)):
-                    whole, rest = divmod(step, block_tokens)
-                    free = usable - fixed - decode_blocks - decodes * whole
-                    free -= sum(growth[block_tokens - rest :])
-                    for other in entering:
-                        free -= -(-length[other] // block_tokens)
-                    known = True
-                if cache is not None and (hashes or slot in cache.own):
-                    cache.settle(free)
-                    hits, unowned = cache.lookup(slot, hashes, (to_compute - 1) // block_tokens)
-                    start = hits * block_tokens
-                    gap = tokens = to_compute - start
+                    looks_up = cache is not None and (hashes or slot in cache.own)
+                    if not known and (careful or looks_up):
+                        whole, rest = divmod(step, block_tokens)
+                        free = usable - fixed - decode_blocks - decodes * whole
+                        free -= sum(growth[block_tokens - rest :])
+                        for other in entering:
+                            free -= -(-length[other] // block_tokens)
+                        careful = known = True
+                    if cache is not None and looks_up:
+                        cache.settle(free)
+                        hits, unowned = cache.lookup(slot, hashes, (to_compute - 1) // block_tokens)
+                        start = hits * block_tokens
+                        gap = tokens = to_compute - start
                 if tokens > chunk_limit:
                     tokens = chunk_limit
                 if tokens > tokens_left:
                     if not chunked:
                         break
                     tokens = tokens_left
-                if known:
+                if careful:
                     held = -(-(start + tokens) // block_tokens)
-                    if tight:
-                        needed = -(-to_compute // block_tokens) if whole_must_fit else held
-                        if needed - hits + unowned + watermark > free:
-                            break
+                    needed = -(-to_compute // block_tokens) if whole_must_fit else held
+                    if needed - hits + unowned + watermark > free:
+                        break
                     free -= held - hits + unowned
                 heappop(urgent) if by_priority else fcfs.popleft()
                 waiting_tokens -= to_compute
@@ -247,7 +246,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 else:
                     prefill += tokens
                     pairs += tokens * start + tokens * (tokens - 1) // 2
-                if cache is not None and (hashes or slot in cache.own):
+                if cache is not None and looks_up:
                     cache.claim(slot, hashes, hits)
                     tracked[slot] = min(hits, len(hashes))
                     if hits < len(hashes):
@@ -313,8 +312,10 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 if cache is not None and tracked[slot] < len(hashes_of[slot]):
                     push_publication(state, slot)
             decodes += len(entering)
-            log += (iteration - 1, now, 1, a, 0, decodes)
             entering.clear()
+            log += (iteration - 1, now, 1, a, 0, decodes)
+            if len(log) > LOG_CHUNK:
+                state.flush_log()
         else:
             # A stretch of pure decode steps, as long as nothing can change the batch.
             while stale:
@@ -341,7 +342,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 and next_arrival < bound
                 # An arrival behind a blocked head, or with no seat left, can't change the batch.
                 and (by_priority or not queue)
-                and tokens_left > 0
+                and decodes < max_tokens
                 and len(running) < max_seqs
             ):
                 bound = next_arrival
@@ -361,7 +362,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 state.dropped = dropped
                 state.planned_end, state.planned_a, state.planned_b = end, a, b
                 open_to_arrivals = (
-                    tokens_left > 0 and len(running) < max_seqs and (by_priority or not queue)
+                    decodes < max_tokens and len(running) < max_seqs and (by_priority or not queue)
                 )
                 bound, cut = min(bound, end), False
                 while end > limit and not cut:
@@ -373,8 +374,6 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     continue
             log += (iteration, now, steps, a, b, decodes)
             iteration += steps
-        if len(log) > LOG_CHUNK:
-            state.flush_log()
         now = end
 
         # Who is done frees its blocks before the next schedule.
