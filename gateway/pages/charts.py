@@ -85,7 +85,7 @@ def waterfall(phases: Sequence[Phase], deadline_us: int) -> Waterfall | None:
         bars=bars,
         ticks=tuple(
             Tick(at=percent(value / span), label=duration(round(value)) if value else "0")
-            for value in ticks(0, span, 4)
+            for value in ticks(0, span)
         ),
         mark=Tick(at=percent(deadline_us / span), label=label) if near else None,
         mark_beyond=None if near else label,

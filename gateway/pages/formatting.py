@@ -59,6 +59,14 @@ def units(pico: int | None, places: int = MONEY_PLACES) -> str:
     return f"{'-' if pico < 0 else ''}{whole:,}.{digits}"
 
 
+def aligned(pico: int | None, places: int = 9) -> str:
+    """As `units`, filled up behind with blanks, so that decimal points of a column line up."""
+    text = units(pico)
+    if pico is None:
+        return text
+    return text + "\u00a0" * max(0, places - (len(text) - text.index(".") - 1))
+
+
 def price(micro_per_mtok: int | None) -> str:
     """Micro-units per million tokens as units per million tokens: 2_000_000 -> "2.00"."""
     return units(None if micro_per_mtok is None else micro_per_mtok * 1_000_000, places=2)

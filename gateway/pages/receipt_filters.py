@@ -26,6 +26,7 @@ WITHIN: Final = {
 TIME_FORMATS = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 VALUE_LIMIT_CHARS = 200
 CURSOR_LIMIT_CHARS = 40
+NO_VALUE = "-"  # in the URL: receipts that have none, such as no route
 
 
 def _choices(values: Any, empty: str) -> list[tuple[str, str]]:
@@ -67,8 +68,9 @@ class FilterForm(forms.Form):
         }
         for name, values in offered.items():
             given = query.get(name, "")
-            kept = (given,) if given and given not in values else ()
-            self.fields[name].widget = forms.Select(choices=_choices((*values, *kept), "Any"))
+            kept = (given,) if given not in ("", NO_VALUE, *values) else ()
+            choices = [*_choices((*values, *kept), "Any"), (NO_VALUE, "None")]
+            self.fields[name].widget = forms.Select(choices=choices)
         for name in ("since", "until"):
             widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format=TIME_FORMATS[0])
             self.fields[name].widget = widget
@@ -91,20 +93,24 @@ class FilterForm(forms.Form):
             since_us = now_us - WITHIN[given["within"]][1] * 1_000_000
         return ReceiptFilter(
             request_id=given["request_id"].strip() or None,
-            tenant_id=given["tenant"] or None,
-            status=given["status"] or None,
-            reason_code=given["reason"] or None,
-            route_id=given["route"] or None,
-            logical_model=given["model"] or None,
-            identity_id=given["identity"] or None,
-            priority=given["priority"] or None,
-            user_path=given["path"] or None,
-            release_id=given["release"] or None,
-            arm=given["arm"] or None,
+            tenant_id=_value(given["tenant"]),
+            status=_value(given["status"]),
+            reason_code=_value(given["reason"]),
+            route_id=_value(given["route"]),
+            logical_model=_value(given["model"]),
+            identity_id=_value(given["identity"]),
+            priority=_value(given["priority"]),
+            user_path=_value(given["path"]),
+            release_id=_value(given["release"]),
+            arm=_value(given["arm"]),
             degraded={"yes": True, "no": False}.get(given["degraded"]),
             since_us=since_us,
             until_us=until_us,
         )
+
+
+def _value(text: str) -> str | None:
+    return "" if text == NO_VALUE else text or None
 
 
 def _us(moment: datetime | None) -> int | None:

@@ -24,7 +24,10 @@ Value = int | str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiptFilter:
-    """What to list: each field given has to match. Times: since_us <= accepted_at_us < until_us."""
+    """What to list: each field given has to match; "" matches a receipt that has none.
+
+    Times: since_us <= accepted_at_us < until_us.
+    """
 
     request_id: str | None = None
     tenant_id: str | None = None
@@ -126,7 +129,7 @@ def _walk(wanted: ReceiptFilter, cursor: Cursor | None) -> tuple[str, list[Value
     index, conditions, values = "receipt_time", [], list[Value]()
     for field, column, name in _INDEXES:
         value = getattr(wanted, field)
-        if value is not None:
+        if value:
             index = name
             conditions.append(f"{column} = ?")
             values.append(value)
@@ -158,7 +161,9 @@ def _rest(wanted: ReceiptFilter) -> tuple[list[str], list[Value]]:
     conditions, values = list[str](), list[Value]()
     for field, column in _FIELDS:
         value = getattr(wanted, field)
-        if value is not None:
+        if value == "":
+            conditions.append(f"found.{column} IS NULL")
+        elif value is not None:
             conditions.append(f"found.{column} = ?")
             values.append(value)
     if wanted.degraded is not None:

@@ -18,6 +18,7 @@ register.filter("thousands", formatting.thousands)
 register.filter("ms", formatting.milliseconds)
 register.filter("duration", formatting.duration)
 register.filter("units", formatting.units)
+register.filter("aligned", formatting.aligned)
 register.filter("price", formatting.price)
 register.filter("short_id", formatting.short_id)
 

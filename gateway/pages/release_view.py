@@ -1,0 +1,250 @@
+"""A release comparison made ready to be read. Pure: the comparison in, text and pictures out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from django.http import QueryDict
+
+from gateway.pages.charts import Distribution, Plot, ecdf
+from gateway.pages.formatting import NONE, milliseconds, percent, thousands, units
+from ledger.distributions import Latency, Metric
+from ledger.queries.releases import Comparison, Offered, Side
+from ledger.releases import RatioTest, TailTest
+
+METRIC_NAMES: dict[Metric, str] = {
+    "ttft": "Time to first token",
+    "itl": "Inter-token latency (mean of each request)",
+    "e2e": "End to end",
+    "queue": "Queue",
+}
+_VERDICT_CHIPS = {"PASS": "ok", "FAIL": "alert", "INCONCLUSIVE": "no_data"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What is compared: the model, both sides, the priority ("" for all)."""
+
+    logical_model: str
+    baseline: Side
+    candidate: Side
+    priority: str
+
+
+def choose(query: QueryDict, offered: Sequence[Offered]) -> Chosen | None:
+    """The sides that the URL names, else a release's arms, else two identities; None if too few.
+
+    ValueError where the URL names sides that had no traffic, or that share no logical model.
+    """
+    names = (query.get("baseline", ""), query.get("candidate", ""))
+    models: dict[str, list[Side]] = {}
+    for one in offered:
+        models.setdefault(one.logical_model, []).append(one.side)
+    priority = query.get("priority", "")
+    if any(names):
+        for model, sides in models.items():
+            found = [next((side for side in sides if side.label == name), None) for name in names]
+            if found[0] is not None and found[1] is not None:
+                return Chosen(
+                    logical_model=model, baseline=found[0], candidate=found[1], priority=priority
+                )
+        said = " and ".join(name[:80] or "nothing" for name in names)
+        raise ValueError(f"{said} have no traffic of one logical model in this range")
+    for arms_only in (True, False):
+        for model, sides in models.items():
+            usable = [side for side in sides if bool(side.arm) == arms_only]
+            if arms_only and usable:
+                usable = [side for side in usable if side.release_id == usable[0].release_id]
+            if len(usable) > 1:
+                return Chosen(
+                    logical_model=model,
+                    baseline=usable[0],
+                    candidate=usable[1],
+                    priority=priority,
+                )
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantileRow:
+    """One quantile of both sides in ms, and by how much the candidate is slower."""
+
+    name: str
+    baseline: str
+    candidate: str
+    difference: str
+    worse: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricCard:
+    """One latency of both sides: picture, table, and what the tail test says."""
+
+    key: str
+    name: str
+    counts: tuple[int, int]
+    exact: bool
+    rows: tuple[QuantileRow, ...]
+    plot: Plot | None
+    verdict: str
+    chip: str
+    said: str
+
+
+def metric_cards(found: Comparison) -> tuple[MetricCard, ...]:
+    tails = dict(found.tails)
+    pairs = zip(found.baseline.latencies, found.candidate.latencies, strict=True)
+    return tuple(
+        _metric_card(first, second, tails.get(first.metric), _labels(found))
+        for first, second in pairs
+        if first.metric in METRIC_NAMES
+    )
+
+
+def _labels(found: Comparison) -> tuple[str, str]:
+    return f"baseline {found.baseline.side.label}", f"candidate {found.candidate.side.label}"
+
+
+def _metric_card(
+    first: Latency, second: Latency, test: TailTest | None, labels: tuple[str, str]
+) -> MetricCard:
+    return MetricCard(
+        key=first.metric,
+        name=METRIC_NAMES[first.metric],
+        counts=(first.count, second.count),
+        exact=first.exact and second.exact,
+        rows=_rows(first, second),
+        plot=ecdf(
+            [
+                Distribution(
+                    label=label,
+                    edges_us=tuple(bin.high_us for bin in latency.bins),
+                    counts=tuple(bin.count for bin in latency.bins),
+                )
+                for label, latency in zip(labels, (first, second), strict=True)
+            ]
+        ),
+        verdict=test.verdict if test else "",
+        chip=_VERDICT_CHIPS[test.verdict] if test else "",
+        said=_tail_words(test) if test else "",
+    )
+
+
+def _rows(first: Latency, second: Latency) -> tuple[QuantileRow, ...]:
+    names = {q.numerator * 100 // q.denominator for q in (*first.quantiles, *second.quantiles)}
+    rows = []
+    for name in sorted(names):
+        values = [
+            next(
+                (q.value_us for q in one.quantiles if q.numerator * 100 // q.denominator == name),
+                None,
+            )
+            for one in (first, second)
+        ]
+        before, after = values
+        known = before is not None and after is not None
+        difference = after - before if before is not None and after is not None else None
+        rows.append(
+            QuantileRow(
+                name=f"p{name}",
+                baseline=milliseconds(before),
+                candidate=milliseconds(after),
+                difference=("+" if known and (difference or 0) > 0 else "")
+                + milliseconds(difference),
+                worse=(difference or 0) > 0,
+            )
+        )
+    return tuple(rows)
+
+
+def _tail_words(test: TailTest) -> str:
+    """The exceedance test in a sentence (REL-5)."""
+    over = f"{test.exceeding:,} of {test.canary_count:,} candidate requests"
+    limit = f"{milliseconds(round(test.threshold_us))} ms, the baseline's p99 and a tenth"
+    p = f"p = {test.p_value:.4f}"
+    return f"{over} took longer than {limit} ({p}; fails at 0.01 or less)."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactRow:
+    """One plain fact of both sides."""
+
+    name: str
+    unit: str
+    baseline: str
+    candidate: str
+
+
+def facts(found: Comparison) -> tuple[FactRow, ...]:
+    """Sample sizes, completion, cost and tokens, side by side."""
+    one, two = found.baseline.sums, found.candidate.sums
+    lines = (
+        ("Requests", "", thousands(one.receipts), thousands(two.receipts)),
+        ("Completed", "", thousands(one.completed), thousands(two.completed)),
+        (
+            "Valid completions",
+            "of those that count",
+            _ratio(one.valid, one.judged),
+            _ratio(two.valid, two.judged),
+        ),
+        (
+            "Completion rate",
+            "",
+            _share(found.baseline.completion_rate),
+            _share(found.candidate.completion_rate),
+        ),
+        (
+            "Failed, unknown, cancelled",
+            "",
+            f"{one.failed:,}, {one.unknown:,}, {one.cancelled:,}",
+            f"{two.failed:,}, {two.unknown:,}, {two.cancelled:,}",
+        ),
+        ("Degraded", "", thousands(one.degraded), thousands(two.degraded)),
+        (
+            "Cost per completed request",
+            "units",
+            units(one.cost_per_completed_pico),
+            units(two.cost_per_completed_pico),
+        ),
+        (
+            "Output tokens per completed",
+            "tokens",
+            _mean(one.output_tokens, one.completed),
+            _mean(two.output_tokens, two.completed),
+        ),
+    )
+    return tuple(
+        FactRow(name=name, unit=unit, baseline=first, candidate=second)
+        for name, unit, first, second in lines
+    )
+
+
+def _ratio(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,}"
+
+
+def _share(share: Fraction | None) -> str:
+    return "NO_DATA" if share is None else percent(share.numerator, share.denominator, 2)
+
+
+def _mean(total: int, count: int) -> str:
+    """The mean to one decimal, rounded half up."""
+    if not count:
+        return NONE
+    tenths = (20 * total + count) // (2 * count)
+    return f"{tenths // 10:,}.{tenths % 10}"
+
+
+def completion_words(test: RatioTest) -> str:
+    """The test of the completion rate in a sentence (REL-5)."""
+    if test.difference is None or test.low is None or test.high is None:
+        return "No request of one side counts yet, so the completion rates can't be compared."
+    return (
+        f"The candidate's completion rate differs by {test.difference * 100:+.2f} points; between "
+        f"{test.low * 100:+.2f} and {test.high * 100:+.2f} at 95 % confidence. "
+        f"The margin is {test.margin * 100:g} point."
+    )
+
+
+def verdict_chip(verdict: str) -> str:
+    return _VERDICT_CHIPS[verdict]

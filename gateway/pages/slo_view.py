@@ -1,0 +1,215 @@
+"""Objectives made ready to be read: budget, windows, history. Pure: reports in, values out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from gateway.pages.charts import Plot, Series, time_series
+from gateway.pages.formatting import clock_time, duration, percent
+from ledger.queries.means import Mean
+from ledger.queries.slo import SloReport
+from ledger.slo import PPM, SloDefinition
+from ledger.slo_burn import RuleStatus, WindowBurn
+
+_STATE_CHIPS = {
+    "OK": "ok",
+    "WATCH": "watch",
+    "FREEZE": "alert",
+    "SHED": "alert",
+    "ROLLBACK": "alert",
+    "NO_DATA": "no_data",
+    "ALERT": "alert",
+    "QUIET": "ok",
+}
+_SAID = {
+    "OK": "within its budget",
+    "WATCH": "burning, not yet for a page",
+    "FREEZE": "burning too fast: rollouts are frozen",
+    "SHED": "burning too fast: load is shed",
+    "ROLLBACK": "the canary is worse: it is rolled back",
+    "NO_DATA": "no request counted yet; that is not a pass",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """One window as text: its length, the burn rate in it, bad of valid."""
+
+    length: str
+    burn: str
+    counts: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A pair of windows, its factor and what came of it."""
+
+    name: str
+    severity: str
+    factor: str
+    long: Window
+    short: Window
+    state: str
+    chip: str
+    guard: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One objective, ready for its section of the page."""
+
+    slo_id: str
+    title: str
+    state: str
+    chip: str
+    said: str
+    target: str
+    threshold: str
+    covers: str
+    action: str
+    budget_left: str
+    budget_gauge: tuple[int, int]  # used and whole, for the bar
+    exhausted: str
+    period: Window
+    rules: tuple[Rule, ...]
+    left_out: tuple[str, ...]
+    plot: Plot | None
+    history: tuple[tuple[str, str, str], ...]  # from, burn, bad of valid
+    contrast: str  # what the mean says meanwhile; "" where that is no contrast
+    drill: str
+
+
+def card(report: SloReport, means: Mapping[str, Mean | None]) -> Card:
+    """The card of one objective; `means`: by indicator, over all traffic of the last hour."""
+    status, definition = report.status, report.status.definition
+    left, used = status.budget_left, status.period.burn
+    return Card(
+        slo_id=definition.slo_id,
+        title=definition.title,
+        state=status.state,
+        chip=_STATE_CHIPS[status.state],
+        said=_SAID[status.state],
+        target=_ppm(definition.target_ppm),
+        threshold=duration(definition.threshold_us) if definition.threshold_us else "",
+        covers=_covers(definition),
+        action=definition.control_action,
+        budget_left="NO_DATA" if left is None else percent(left.numerator, left.denominator),
+        budget_gauge=(0, 1) if used is None else (used.numerator, used.denominator),
+        exhausted=_exhausted(status.exhausted_in_us, left),
+        period=_window(status.period),
+        rules=tuple(_rule(rule) for rule in status.rules),
+        left_out=definition.left_out,
+        plot=_plot(report),
+        history=tuple(
+            (
+                clock_time(point.start_us)[:5],
+                _rate(point.burn),
+                f"{point.tally.bad:,} of {point.tally.valid:,}",
+            )
+            for point in report.history
+            if point.tally.valid
+        ),
+        contrast=_contrast(definition, status.state, means),
+        drill="&".join(f"priority={name}" for name in definition.selector.priorities[:1]),
+    )
+
+
+def _ppm(ppm: int) -> str:
+    return f"{ppm * 100 / PPM:g} %"
+
+
+def _covers(definition: SloDefinition) -> str:
+    """The slice in words."""
+    chosen = definition.selector
+    named = (
+        (chosen.priorities, "priority"),
+        (chosen.tenants, "tenant"),
+        (chosen.logical_models, "model"),
+        (chosen.routes, "route"),
+        (chosen.identities, "identity"),
+        (chosen.user_paths, "path"),
+        (chosen.arms, "arm"),
+    )
+    said = [f"{label} {' or '.join(values)}" for values, label in named if values]
+    return ", ".join(said) or "all requests"
+
+
+def _rate(burn: Fraction | None) -> str:
+    """A burn rate to two decimals, rounded half up; the exact one decides, not this text."""
+    if burn is None:
+        return "NO_DATA"
+    hundredths = (200 * burn.numerator + burn.denominator) // (2 * burn.denominator)
+    return f"{hundredths // 100:,}.{hundredths % 100:02d}"
+
+
+def _window(window: WindowBurn) -> Window:
+    tally = window.tally
+    return Window(
+        length=_length(window.length_us),
+        burn=_rate(window.burn),
+        counts=f"{tally.bad:,} bad of {tally.valid:,}",
+    )
+
+
+def _length(us: int) -> str:
+    """A window's length in its largest whole unit: "30 d", "6 h", "5 min"."""
+    minutes = us // 60_000_000
+    for size, unit in ((1440, "d"), (60, "h")):
+        if minutes and minutes % size == 0:
+            return f"{minutes // size} {unit}"
+    return f"{minutes} min"
+
+
+def _rule(rule: RuleStatus) -> Rule:
+    alerts = rule.state == "ALERT"
+    guard = ("may act" if rule.guard_passed else "too few requests to act") if alerts else ""
+    return Rule(
+        name=rule.rule.name,
+        severity=rule.rule.severity,
+        factor=_rate(rule.rule.factor),
+        long=_window(rule.long),
+        short=_window(rule.short),
+        state=rule.state,
+        chip=_STATE_CHIPS[rule.state],
+        guard=guard,
+    )
+
+
+def _exhausted(exhausted_in_us: int | None, left: Fraction | None) -> str:
+    if left is None:
+        return "not known"
+    if exhausted_in_us is None:
+        return "not at this rate"
+    return "it is used up" if exhausted_in_us == 0 else f"in {duration(exhausted_in_us)}"
+
+
+def _plot(report: SloReport) -> Plot | None:
+    points = tuple(
+        (float(point.end_us), None if point.burn is None else float(point.burn))
+        for point in report.history
+    )
+    marks = [(1.0, "budget")]
+    marks += [
+        (float(rule.rule.factor), f"{rule.rule.name} {_rate(rule.rule.factor)}")
+        for rule in report.status.rules
+    ]
+    return time_series(
+        [Series(label="burn rate", points=points)],
+        x_label=lambda x: clock_time(int(x))[:5],
+        y_label=lambda y: f"{y:g}",
+        thresholds=marks,
+    )
+
+
+def _contrast(definition: SloDefinition, state: str, means: Mapping[str, Mean | None]) -> str:
+    """The sentence that says what a mean would have hidden (SLO-2)."""
+    mean = means.get(definition.indicator)
+    if mean is None or definition.threshold_us is None or state in ("OK", "NO_DATA"):
+        return ""
+    if mean.mean_us > definition.threshold_us:
+        return ""
+    return (
+        f"Over all {mean.count:,} requests of the last hour the mean is {duration(mean.mean_us)}, "
+        f"comfortably under {duration(definition.threshold_us)}. The objective counts the "
+        f"requests of {_covers(definition)} that were over it: the mean passes, the tail doesn't."
+    )

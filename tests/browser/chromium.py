@@ -1,0 +1,38 @@
+"""Debian's chromium, by playwright; where it is missing browser tests skip, in CI they fail."""
+
+import os
+import shutil
+
+import pytest
+from playwright.sync_api import Browser, Playwright
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def executable() -> str | None:
+    return shutil.which("chromium")
+
+
+def launch(playwright: Playwright) -> Browser:
+    """The browser; RuntimeError, saying what to install, where there is none."""
+    path = executable()
+    if path is None:
+        raise RuntimeError("chromium is not installed; on Debian: apt-get install chromium")
+    return playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+
+
+def require() -> None:
+    """Skip the test where chromium is missing, but fail it where CI=true."""
+    if executable() is None:
+        reason = "chromium is not installed; on Debian: apt-get install chromium"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)

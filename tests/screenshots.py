@@ -1,0 +1,86 @@
+"""`python -m tests.screenshots`: every page at 1440 and 390 px, light and dark, in var/screenshots.
+
+`--base-url`, `--username` and `--password` photograph a console that runs already.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.browser.chromium import launch
+from tests.sample_console import ROOT, running_console
+
+WIDTHS_PX = (1440, 390)
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+PAGES = ("receipts", "receipt", "refused", "empty", "costs", "slo", "releases")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "var" / "screenshots")
+    parser.add_argument("--base-url")
+    parser.add_argument("--username", default="viewer")
+    parser.add_argument("--password", default="")
+    parser.add_argument("--pages", nargs="*", default=PAGES)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        if options.base_url:
+            _shoot(browser, options.base_url, options.username, options.password, options)
+            return
+        with tempfile.TemporaryDirectory() as folder, running_console(Path(folder)) as console:
+            password = console.passwords["viewer"]
+            _shoot(browser, console.base_url, "viewer", password, options)
+
+
+def _shoot(
+    browser: Browser, base_url: str, username: str, password: str, options: argparse.Namespace
+) -> None:
+    for theme in THEMES:
+        context = browser.new_context(color_scheme=theme, base_url=base_url)
+        page = context.new_page()
+        if theme == "light":
+            _photograph(page, "/login", "login", theme, options.out)
+        log_in(page, username, password)
+        for name in options.pages:
+            path = _path(page, name)
+            if path is not None:
+                _photograph(page, path, name, theme, options.out)
+        context.close()
+
+
+def log_in(page: Page, username: str, password: str) -> None:
+    page.goto("/login")
+    page.get_by_label("Username").fill(username)
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/receipts")
+
+
+def _path(page: Page, name: str) -> str | None:
+    """The path of a page; of a receipt, that of the newest one of its kind."""
+    if name == "empty":
+        return "/receipts?tenant=nobody"
+    if name in ("receipt", "refused"):
+        status = "completed" if name == "receipt" else "rejected"
+        page.goto(f"/receipts?status={status}")
+        link = page.locator("tbody th a").first
+        return link.get_attribute("href")
+    answer = page.request.get(f"/{name}")
+    return f"/{name}" if answer.ok else None
+
+
+def _photograph(page: Page, path: str, name: str, theme: str, out: Path) -> None:
+    for width in WIDTHS_PX:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(path)
+        page.evaluate("document.fonts.ready")
+        page.screenshot(path=out / f"{name}-{width}-{theme}.png", full_page=True)
+
+
+if __name__ == "__main__":
+    main()
