@@ -72,8 +72,6 @@ class LaneState:
 
     `ends` and `jobs` have shape (rows, seats): the last iteration and the job of each decode in
     the first `decodes` columns, NO_END beyond. `growth` has shape (rows, block tokens).
-    `prefill`, `pairs`, `singles` and `context` are this step's; the jobs `entering_from` to
-    `entering_to` (not included) finish their prefill in it.
     """
 
     lane: Int64Array
@@ -90,12 +88,6 @@ class LaneState:
     computed: Int64Array
     blocks: Int64Array
     next_end: Int64Array
-    prefill: Int64Array
-    pairs: Int64Array
-    singles: Int64Array
-    context: Int64Array
-    entering_from: Int64Array
-    entering_to: Int64Array
     growth: Int64Array
     ends: Int64Array
     jobs: Int64Array
@@ -111,17 +103,6 @@ class LaneState:
         result: BoolArray = empty & (lanes.arrival[self.head] == MAX_PS)
         return result
 
-    def charge(
-        self, at: Int64Array, gap: Int64Array, tokens: Int64Array, prefix: Int64Array
-    ) -> None:
-        """Add chunks of `tokens` behind `prefix` to this step's work in the rows `at`."""
-        single = (gap == 1) & (tokens == 1)
-        self.singles[at] += single
-        self.context[at] += np.where(single, prefix, 0)
-        chunk = np.where(single, 0, tokens)
-        self.prefill[at] += chunk
-        self.pairs[at] += chunk * prefix + chunk * (chunk - 1) // 2
-
     def used_blocks(self, lanes: Lanes, at: Int64Array, iteration: Int64Array) -> Int64Array:
         """Return the blocks held by decodes and partly prefilled once so many iterations ran."""
         block_tokens = lanes.block_tokens[self.lane[at]]
@@ -134,25 +115,16 @@ class LaneState:
         )
         return used
 
-    def entering_blocks(self, lanes: Lanes, at: Int64Array) -> Int64Array:
-        """Return the blocks of the jobs that finish their prefill in this step."""
-        count = self.entering_to[at] - self.entering_from[at]
-        blocks = np.zeros(len(at), np.int64)
-        owner = np.repeat(np.arange(len(at)), count)
-        job = _ranges(self.entering_from[at], count)
-        held = -(-lanes.input[job] // lanes.block_tokens[self.lane[at]][owner])
-        np.add.at(blocks, owner, held)
-        return blocks
-
-    def enter(self, lanes: Lanes, at: Int64Array) -> None:
-        """Let the entering jobs of the rows `at` emit a first token and decode from here on."""
-        count = self.entering_to[at] - self.entering_from[at]
-        at, count = at[count > 0], count[count > 0]
+    def enter(self, lanes: Lanes, at: Int64Array, first: Int64Array, count: Int64Array) -> None:
+        """Let `count` jobs from `first` on, of the rows `at`, emit a token and decode from here."""
+        some = count > 0
+        if not some.all():
+            at, first, count = at[some], first[some], count[some]
         if not len(at):
             return
         row = np.repeat(at, count)
-        job = _ranges(self.entering_from[at], count)
-        seat = _ranges(self.decodes[at], count)
+        job = ranges(first, count)
+        seat = ranges(self.decodes[at], count)
         if int(seat.max()) >= self.ends.shape[1]:
             self._widen(int(seat.max()) + 1)
         lanes.first_token[job] = self.now[row]
@@ -169,10 +141,10 @@ class LaneState:
         np.add.at(self.growth, (row, raised % block_tokens), 1)
         self.decodes[at] += count
 
-    def complete(self, lanes: Lanes) -> None:
-        """Let the decodes whose last iteration this was end and leave their seats."""
-        at = np.flatnonzero((self.next_end <= self.iteration) & ~self.stopped)
-        width = int(self.decodes.max(initial=0))
+    def complete(self, lanes: Lanes, at: Int64Array) -> None:
+        """Let the decodes of the rows `at` whose last iteration this was end, and leave."""
+        at = at[self.next_end[at] <= self.iteration[at]]
+        width = int(self.decodes[at].max(initial=0))
         while len(at):
             seat = self.ends[at, :width].argmin(axis=1)
             job = self.jobs[at, seat]
@@ -221,7 +193,7 @@ def lane_state(lanes: Lanes) -> LaneState:
     return state
 
 
-def _ranges(begins: Int64Array, counts: Int64Array) -> Int64Array:
+def ranges(begins: Int64Array, counts: Int64Array) -> Int64Array:
     """Return begin, begin + 1 .. for each count, one after the other."""
     starts = np.cumsum(counts) - counts
     ranges: Int64Array = np.repeat(begins - starts, counts) + np.arange(int(counts.sum()))

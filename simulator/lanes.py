@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from simulator.batch import JobArrays, simulate
 from simulator.iterations import Int64Array
-from simulator.lane_state import Lanes, LaneState, lane_state
+from simulator.lane_state import Lanes, LaneState, lane_state, ranges
 from simulator.scheduler import ReplicaConfig
 from simulator.state import NEVER, REFUSED
-from simulator.timing import MAX_PS, TimeModel
+from simulator.stepping import NEARLY_2
+from simulator.timing import TimeModel
 
 MIN_LANES = 32
 """Fewer lanes than this run one after the other: vectors would be too short to pay."""
@@ -125,143 +126,207 @@ def _simulate_vectors(lanes: Sequence[Lane]) -> list[LaneResult | None]:
 
 
 def _step(state: LaneState, rows: Lanes) -> NDArray[np.bool_]:
-    """Run one segment in every lane; return which lanes lack KV for it and must be handed over."""
+    """Run in every lane an iteration with prefill where there is any, then a stretch of decodes.
+
+    Returns which lanes lack KV for that and must be handed over.
+    """
     head_arrival = rows.arrival[state.head]
-    idle = (state.decodes == 0) & ~state.partial
-    state.now = np.where(idle, np.maximum(state.now, head_arrival), state.now)
-    state.now[state.stopped] = 0
-    waiting = head_arrival <= state.now
-    short = _admit(state, rows, waiting)
-    exact = (state.prefill > 0) | (state.singles > 0)
-    open_to_arrivals = (
-        ~waiting
-        & (state.decodes + state.partial < rows.max_seqs[state.lane])
-        & (state.decodes < rows.max_tokens[state.lane])
-        & ~state.partial
-    )
-    bound = np.where(open_to_arrivals, head_arrival, MAX_PS)
-    steps, end = _time(state, rows, exact, bound)
-    tight = state.committed > rows.usable[state.lane]
-    if tight.any():
-        at = np.flatnonzero(tight)
-        used = state.used_blocks(rows, at, state.iteration[at] + steps[at])
-        short[at] |= used > rows.usable[state.lane[at]]
-    short &= ~state.stopped
-    state.iteration += steps
-    state.now = end
-    entered = np.flatnonzero(exact & ~state.stopped)
-    if len(entered):
-        state.enter(rows, entered)
-    state.complete(rows)
+    idle = (state.decodes == 0) & ~state.partial & ~state.stopped
+    np.maximum(state.now, head_arrival, out=state.now, where=idle)
+    short = np.zeros(len(state.lane), bool)
+    blocked = np.zeros(len(state.lane), bool)
+    at = np.flatnonzero(((head_arrival <= state.now) | state.partial) & ~state.stopped)
+    if len(at):
+        work = _admit(state, rows, at)
+        short[at] = work.short
+        blocked[at] = ~work.exact & ~work.short
+        _prefill(state, rows, work)
+    waits = (rows.arrival[state.head] <= state.now) | state.partial
+    free_to_run = (state.decodes > 0) & ~state.stopped & ~short & (blocked | ~waits)
+    at = np.flatnonzero(free_to_run)
+    if len(at):
+        short[at] |= _decode(state, rows, at, blocked[at])
     return short
 
 
-def _time(
-    state: LaneState, rows: Lanes, exact: NDArray[np.bool_], bound: Int64Array
-) -> tuple[Int64Array, Int64Array]:
-    """Return how many steps this segment has, and when it ends.
+@dataclass(slots=True, kw_only=True)
+class Work:
+    """One iteration's prefill in the rows `at`, and which jobs finish theirs in it."""
 
-    One where somebody prefills; else up to the next end of a decode, but no further than the
-    first boundary at or after `bound`, estimated in floating point and corrected exactly.
-    """
-    lane, now = state.lane, state.now
-    single = state.decodes + state.singles
-    context = state.offset_sum + state.decodes * state.iteration + state.context
-    a = rows.tables[rows.table_of[lane], state.prefill + single]
-    a += rows.per_decode[lane] * single + rows.per_context[lane] * context
-    a += rows.per_pair[lane] * state.pairs + rows.mixed[lane] * (state.prefill > 0)
-    b = rows.per_context[lane] * state.decodes
-    steps = np.where(exact, 1, state.next_end - state.iteration)
-    steps[state.stopped] = 0
-    end: Int64Array = now + steps * a + b * (steps * (steps - 1) // 2)
-    at = np.flatnonzero((bound < end) & ~exact & ~state.stopped)
-    if len(at):
-        a, b, span = a[at], b[at], bound[at] - now[at]
-        slope = a - b / 2
-        few = (2 * span / (slope + np.sqrt(slope * slope + 2.0 * b * span))).astype(np.int64)
-        few = np.maximum(few, 1)
-        while (low := few * a + b * (few * (few - 1) // 2) < span).any():
-            few += low
-        while (
-            high := (few > 1) & ((few - 1) * a + b * ((few - 1) * (few - 2) // 2) >= span)
-        ).any():
-            few -= high
-        steps[at] = few
-        end[at] = now[at] + few * a + b * (few * (few - 1) // 2)
-    return steps, end
+    at: Int64Array
+    short: NDArray[np.bool_]
+    prefill: Int64Array
+    pairs: Int64Array
+    singles: Int64Array
+    context: Int64Array
+    entering_from: Int64Array
+    entering_to: Int64Array
+
+    @property
+    def exact(self) -> NDArray[np.bool_]:
+        """Where there is any prefill at all (a last single token counts)."""
+        result: NDArray[np.bool_] = ((self.prefill > 0) | (self.singles > 0)) & ~self.short
+        return result
+
+    def charge(
+        self, of: Int64Array, gap: Int64Array, tokens: Int64Array, prefix: Int64Array
+    ) -> None:
+        """Add chunks of `tokens` behind `prefix`, of `gap` that are missing, at positions `of`."""
+        single = (gap == 1) & (tokens == 1)
+        chunk = tokens - single
+        self.singles[of] += single
+        self.context[of] += single * prefix
+        self.prefill[of] += chunk
+        self.pairs[of] += chunk * prefix + chunk * (chunk - 1) // 2
 
 
-def _admit(state: LaneState, rows: Lanes, waiting: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Give prefill to the partly prefilled, then to the waiting; return who lacks KV for it."""
-    lane = state.lane
-    short = np.zeros(len(lane), bool)
-    left = rows.max_tokens[lane] - state.decodes
-    state.prefill[:] = 0
-    state.pairs[:] = 0
-    state.singles[:] = 0
-    state.context[:] = 0
-    state.entering_from[:] = state.head
-    state.entering_to[:] = state.head
-    at = np.flatnonzero(state.partial & ~state.stopped)
-    if len(at):
-        job = state.head[at] - 1
-        gap = rows.input[job] - state.computed[at]
-        tokens = np.minimum(gap, left[at])
-        state.charge(at, gap, tokens, state.computed[at])
-        state.computed[at] += tokens
-        left[at] -= tokens
-        block_tokens = rows.block_tokens[lane[at]]
-        held = -(-state.computed[at] // block_tokens)
-        tight = state.committed[at] > rows.usable[lane[at]]
-        if tight.any():
-            some = at[tight]
-            extra = (held - state.blocks[at])[tight]
-            used = state.used_blocks(rows, some, state.iteration[some] + 1) + extra
-            short[some] = used > rows.usable[lane[some]]
-        finished = tokens == gap
-        state.fixed[at] += np.where(finished, -state.blocks[at], held - state.blocks[at])
-        state.blocks[at] = held
-        state.partial[at] = ~finished
-        state.entering_from[at] = np.where(finished, job, state.head[at])
-    at = np.flatnonzero(waiting & (left > 0) & ~short & ~state.stopped)
-    while len(at):
-        lanes = lane[at]
-        running = state.decodes[at] + (state.head[at] - state.entering_from[at])
-        running += state.partial[at]
-        at = at[running < rows.max_seqs[lanes]]
-        if not len(at):
-            break
-        lanes, job = lane[at], state.head[at]
+def _admit(state: LaneState, rows: Lanes, at: Int64Array) -> Work:
+    """Give prefill to the partly prefilled, then to the waiting, head of line first."""
+    lane, head = state.lane[at], state.head[at]
+    zeros = [np.zeros(len(at), np.int64) for _ in range(4)]
+    work = Work(
+        at=at, short=np.zeros(len(at), bool), prefill=zeros[0], pairs=zeros[1],
+        singles=zeros[2], context=zeros[3], entering_from=head, entering_to=head.copy(),
+    )  # fmt: skip
+    left = rows.max_tokens[lane] - state.decodes[at]
+    of = np.flatnonzero(state.partial[at])
+    if len(of):
+        _continue_partial(state, rows, work, of, left)
+    block_tokens, usable = rows.block_tokens[lane], rows.usable[lane] - rows.watermark[lane]
+    now, seats = state.now[at], rows.max_seqs[lane] - state.decodes[at]
+    seats -= head - work.entering_from
+    of = np.flatnonzero((left > 0) & (seats > 0) & ~work.short)
+    of = of[rows.arrival[head[of]] <= now[of]]
+    head = head.copy()
+    while len(of):
+        job = head[of]
         length = rows.input[job]
-        tokens = np.minimum(length, left[at])
-        fits = rows.chunked[lanes] | (tokens == length)
-        final = rows.final_blocks[job]
-        usable = rows.usable[lanes] - rows.watermark[lanes]
-        tight = state.committed[at] + final > usable
-        if tight.any():
-            some = at[tight]
-            block_tokens = rows.block_tokens[lane[some]]
-            reach = np.where(rows.whole_must_fit[lane[some]], length[tight], tokens[tight])
-            needed = -(-reach // block_tokens)
-            used = state.used_blocks(rows, some, state.iteration[some] + 1)
-            used += state.entering_blocks(rows, some)
-            fits[tight] &= used + needed <= usable[tight]
-        at, job, length, tokens, final = (x[fits] for x in (at, job, length, tokens, final))
-        if not len(at):
-            break
-        rows.scheduled[job] = state.now[at]
-        state.charge(at, length, tokens, np.zeros(len(at), np.int64))
-        left[at] -= tokens
-        state.committed[at] += final
-        state.head[at] += 1
+        tokens = np.minimum(length, left[of])
         whole = tokens == length
-        state.entering_to[at] = np.where(whole, state.head[at], state.entering_to[at])
-        part = at[~whole]
-        if len(part):
-            held = -(-tokens[~whole] // rows.block_tokens[lane[part]])
-            state.partial[part] = True
-            state.computed[part] = tokens[~whole]
-            state.blocks[part] = held
-            state.fixed[part] += held
-        at = at[(left[at] > 0) & (rows.arrival[state.head[at]] <= state.now[at])]
+        fits = rows.chunked[lane[of]] | whole
+        final = rows.final_blocks[job]
+        tight = state.committed[at[of]] + final > usable[of]
+        if tight.any():
+            some = of[tight]
+            reach = np.where(rows.whole_must_fit[lane[some]], length[tight], tokens[tight])
+            needed = -(-reach // block_tokens[some])
+            used = state.used_blocks(rows, at[some], state.iteration[at[some]] + 1)
+            used += _entering_blocks(rows, work, some, block_tokens[some])
+            fits[tight] &= used + needed <= usable[some]
+        if not fits.all():
+            of, job, length, tokens, whole, final = (
+                column[fits] for column in (of, job, length, tokens, whole, final)
+            )
+        rows.scheduled[job] = now[of]
+        work.charge(of, length, tokens, np.zeros(len(of), np.int64))
+        left[of] -= tokens
+        seats[of] -= 1
+        head[of] += 1
+        state.committed[at[of]] += final
+        work.entering_to[of] += whole
+        if not whole.all():
+            part = of[~whole]
+            held = -(-tokens[~whole] // block_tokens[part])
+            row = at[part]
+            state.partial[row], state.computed[row] = True, tokens[~whole]
+            state.blocks[row] = held
+            state.fixed[row] += held
+        of = of[(left[of] > 0) & (seats[of] > 0)]
+        of = of[rows.arrival[head[of]] <= now[of]]
+    state.head[at] = head
+    return work
+
+
+def _continue_partial(
+    state: LaneState, rows: Lanes, work: Work, of: Int64Array, left: Int64Array
+) -> None:
+    """Go on with the one partly prefilled job of each lane, which is the last of its running."""
+    at = work.at[of]
+    job, start = state.head[at] - 1, state.computed[at]
+    gap = rows.input[job] - start
+    tokens = np.minimum(gap, left[of])
+    held = -(-(start + tokens) // rows.block_tokens[state.lane[at]])
+    tight = state.committed[at] > rows.usable[state.lane[at]]
+    if tight.any():
+        some = at[tight]
+        used = state.used_blocks(rows, some, state.iteration[some] + 1)
+        used += (held - state.blocks[at])[tight]
+        work.short[of[tight]] = used > rows.usable[state.lane[some]]
+    work.charge(of, gap, tokens, start)
+    left[of] -= tokens
+    finished = tokens == gap
+    state.computed[at] = start + tokens
+    state.fixed[at] += np.where(finished, 0, held) - state.blocks[at]
+    state.blocks[at] = held
+    state.partial[at] = ~finished
+    work.entering_from = work.entering_from.copy()
+    work.entering_from[of] -= finished
+
+
+def _entering_blocks(
+    rows: Lanes, work: Work, of: Int64Array, block_tokens: Int64Array
+) -> Int64Array:
+    """Return the blocks of the jobs that finish their prefill in this iteration."""
+    count = work.entering_to[of] - work.entering_from[of]
+    owner = np.repeat(np.arange(len(of)), count)
+    job = ranges(work.entering_from[of], count)
+    blocks = np.zeros(len(of), np.int64)
+    np.add.at(blocks, owner, -(-rows.input[job] // block_tokens[owner]))
+    return blocks
+
+
+def _prefill(state: LaneState, rows: Lanes, work: Work) -> None:
+    """Run the iteration that `work` describes where it has any."""
+    run = np.flatnonzero(work.exact)
+    if not len(run):
+        return
+    at, prefill = work.at[run], work.prefill[run]
+    lane = state.lane[at]
+    single = state.decodes[at] + work.singles[run]
+    context = state.offset_sum[at] + state.decodes[at] * state.iteration[at] + work.context[run]
+    took = rows.tables[rows.table_of[lane], prefill + single]
+    took += rows.per_decode[lane] * single + rows.per_context[lane] * context
+    took += rows.per_pair[lane] * work.pairs[run] + rows.mixed[lane] * (prefill > 0)
+    state.now[at] += took
+    state.iteration[at] += 1
+    first, last = work.entering_from[run], work.entering_to[run]
+    state.enter(rows, at, first, last - first)
+    state.complete(rows, at)
+
+
+def _decode(
+    state: LaneState, rows: Lanes, at: Int64Array, blocked: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Run decode steps up to the next end, but only to the first boundary after an arrival.
+
+    That boundary is estimated in floating point and corrected exactly. Returns who lacks KV.
+    """
+    lane, now, decodes = state.lane[at], state.now[at], state.decodes[at]
+    iteration = state.iteration[at]
+    b = rows.per_context[lane] * decodes
+    a = rows.tables[rows.table_of[lane], decodes] + rows.per_decode[lane] * decodes
+    a += rows.per_context[lane] * state.offset_sum[at] + b * iteration
+    steps = state.next_end[at] - iteration
+    end = now + steps * a + b * (steps * (steps - 1) // 2)
+    # An arrival behind a blocked head, or with no seat left, can't change the batch.
+    no_seat = (decodes >= rows.max_seqs[lane]) | (decodes >= rows.max_tokens[lane])
+    bound = rows.arrival[state.head[at]]
+    of = np.flatnonzero((bound < end) & ~blocked & ~no_seat)
+    if len(of):
+        some_a, some_b, span = a[of], b[of], bound[of] - now[of]
+        slope = some_a - 0.5 * some_b
+        root = np.sqrt(slope * slope + 2.0 * some_b * span)
+        few = np.maximum((NEARLY_2 * span / (slope + root)).astype(np.int64), 1)
+        while (low := few * some_a + some_b * (few * (few - 1) // 2) < span).any():
+            few += low
+        steps[of] = few
+        end[of] = now[of] + few * some_a + some_b * (few * (few - 1) // 2)
+    short = state.committed[at] > rows.usable[lane]
+    if short.any():
+        tight = at[short]
+        used = state.used_blocks(rows, tight, (iteration + steps)[short])
+        short[short] = used > rows.usable[lane[short]]
+    state.iteration[at] = iteration + steps
+    state.now[at] = end
+    state.complete(rows, at)
     return short
