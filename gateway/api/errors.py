@@ -6,7 +6,7 @@ Message texts are ours, never the client's or a backend's (SEC-1, SEC-3).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -46,7 +46,6 @@ _OF_HTTP = MappingProxyType(
         "BODY_TOO_SLOW": (408, "Send the whole body without long pauses."),
         "SCOPE_MISSING": (403, "Use a key that has the scope; an administrator can make one."),
         "INTERNAL_ERROR": (500, "Tell the operator the x-request-id; don't retry blindly."),
-        "NOT_READY": (503, "Wait for Retry-After and retry."),
     }
 )
 
@@ -112,12 +111,19 @@ def ledger_unavailable(request_id: str | None = None) -> Failure:
     )
 
 
+def internal(request_id: str) -> Failure:
+    """Returns the failure of a fault of ours: its details are in the log, under this id."""
+    return replace(
+        of_http("INTERNAL_ERROR", "The gateway failed to handle this."), request_id=request_id
+    )
+
+
 def end_not_recorded(request_id: str) -> Failure:
     """Returns the failure of a request that ran, but whose receipt could not be made durable."""
     return Failure(
         status=504,
         code="RECEIPT_PENDING",
-        message="The request ran, and its receipt isn't durable yet: its end is unknown until then.",
+        message="The request ran; its receipt isn't durable yet, so its end is unknown.",
         caller_action="Ask for the receipt by the request id; a retry would run it twice.",
         request_id=request_id,
     )
@@ -165,7 +171,7 @@ def of_ending(
 
 
 def openai_body(failure: Failure) -> bytes:
-    """Returns OpenAI's error object, with what a caller needs to act on it beside the usual four."""
+    """Returns OpenAI's error object, with what a caller needs beside the usual four."""
     error: dict[str, Any] = {
         "message": f"{failure.message} {failure.caller_action}".strip(),
         "type": _openai_type(failure),

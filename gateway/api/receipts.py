@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from gateway.submission import Filed
 from ledger.money import units_text
 from ledger.records import ModelIdentity, Receipt
 
@@ -105,6 +106,17 @@ def receipt_json(
         "entry_hash": entry_hash.hex(),
     }
     return shown
+
+
+def filed_json(filed: Filed, identity: ModelIdentity | None) -> dict[str, Any]:
+    """Returns the JSON of a receipt that was just made durable."""
+    return receipt_json(
+        filed.receipt,
+        seq=filed.seq,
+        prev_hash=filed.prev_hash,
+        entry_hash=filed.entry_hash,
+        identity=identity,
+    )
 
 
 def _cost_json(receipt: Receipt, currency: str) -> dict[str, Any]:

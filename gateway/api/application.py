@@ -1,0 +1,172 @@
+"""The API as one ASGI callable: its table of URLs, its authentication, its last resorts."""
+
+import logging
+import secrets
+import traceback
+from collections.abc import Awaitable, Callable
+
+from gateway import metrics
+from gateway.api import errors
+from gateway.api.auth import SCOPE_INFERENCE, SCOPE_RECEIPTS
+from gateway.api.errors import Failure
+from gateway.api.health import Health
+from gateway.api.http import (
+    BodyTooLarge,
+    BodyTooSlow,
+    ClientGone,
+    Endpoint,
+    Receive,
+    Request,
+    Response,
+    Scope,
+    Send,
+    Table,
+    allowed_methods,
+)
+from gateway.api.native import Requests
+from gateway.api.openai import ChatCompletions, Models
+from gateway.api.ports import Ports
+from gateway.api.replies import failed, failed_natively
+from gateway.api.sse import error_event
+from gateway.ids import RANDOM_BYTES, exchange_id
+from gateway.submission import Caller
+
+log = logging.getLogger(__name__)
+
+DEFAULT_BODY_LIMIT_BYTES = 1_048_576
+
+_PREFIXES = ("/v1/", "/api/v1/")
+_NATIVE_PREFIX = "/api/"
+_EXACT = frozenset({"/v1", "/api/v1", "/healthz", "/readyz", "/metrics"})
+
+ForCaller = Callable[[Request, Caller], Awaitable[Response | None]]
+
+
+def handles(path: str) -> bool:
+    """Returns whether a path belongs to the API; any other is Django's."""
+    return path in _EXACT or path.startswith(_PREFIXES)
+
+
+def api_application(
+    ports: Ports, *, body_limit_bytes: int = DEFAULT_BODY_LIMIT_BYTES
+) -> "Application":
+    """Returns the API over the running gateway, as an ASGI callable."""
+    return Application(ports, body_limit_bytes)
+
+
+class Application:
+    """ASGI callable. `table.endpoints` lists every URL with the access that it asks for."""
+
+    def __init__(self, ports: Ports, body_limit_bytes: int) -> None:
+        self._ports = ports
+        self._body_limit_bytes = body_limit_bytes
+        models, requests, health = Models(ports), Requests(ports), Health(ports)
+        chat = ChatCompletions(ports, body_limit_bytes)
+        self.table = Table(
+            (
+                self._keyed("POST", "/v1/chat/completions", "chat_completions", chat),
+                self._keyed("GET", "/v1/models", "models", models.every),
+                self._keyed("GET", "/v1/models/{id}", "model", models.one),
+                self._keyed("GET", "/api/v1/requests/{id}", "request", requests.request),
+                self._keyed("GET", "/api/v1/requests/{id}/receipt", "receipt", requests.receipt),
+                self._keyed("GET", "/api/v1/requests/{id}/decision", "decision", requests.decision),
+                _open("/healthz", "healthz", health.alive),
+                _open("/readyz", "readyz", health.ready),
+                _open("/metrics", "metrics", health.metrics),
+            )
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        name = "no_such_url"
+        try:
+            found = self.table.find(request.path)
+            endpoint = None
+            if found is not None:
+                methods, request.parameter = found
+                endpoint = methods.get("GET" if request.method == "HEAD" else request.method)
+            if endpoint is not None:
+                name = endpoint.name
+                response = await endpoint.handler(request)
+            elif found is not None:
+                response = self._failed(
+                    request,
+                    errors.of_http(
+                        "METHOD_NOT_ALLOWED",
+                        "This URL has no such method.",
+                        allow=allowed_methods(found[0]),
+                    ),
+                )
+            else:
+                response = self._failed(
+                    request, errors.of_http("NOT_FOUND", "The API has no such URL.")
+                )
+        except ClientGone:
+            metrics.turned_away("CLIENT_GONE")
+            return
+        except BodyTooLarge as too_large:
+            response = self._too_large(request, too_large.hang_up)
+        except BodyTooSlow:
+            response = self._failed(
+                request, errors.of_http("BODY_TOO_SLOW", "The body didn't arrive in time.")
+            )
+        except Exception as fault:
+            response = await self._after_fault(request, name, fault)
+        if response is not None:
+            if response.code is not None and response.request_id is None:
+                metrics.turned_away(response.code)
+            metrics.responded(name, response.status)
+            await request.respond(response, response.request_id or self._exchange_id())
+
+    def _keyed(self, method: str, path: str, name: str, handler: ForCaller) -> Endpoint:
+        """Returns an endpoint for whoever has a key with the scope of its part of the API."""
+        scope = SCOPE_RECEIPTS if path.startswith(_NATIVE_PREFIX) else SCOPE_INFERENCE
+
+        async def authenticated(request: Request) -> Response | None:
+            caller = self._ports.keys.caller(
+                request.headers.get("authorization"), self._ports.clock.now_us()
+            )
+            if caller is None:
+                return self._failed(request, errors.of_reason("UNAUTHENTICATED"))
+            if scope not in caller.scopes:
+                message = f"The API key doesn't have the scope {scope!r}."
+                return self._failed(request, errors.of_http("SCOPE_MISSING", message))
+            return await handler(request, caller)
+
+        return Endpoint(
+            method="POST" if method == "POST" else "GET",
+            path=path,
+            name=name,
+            access="key",
+            scope=scope,
+            handler=authenticated,
+        )
+
+    def _failed(self, request: Request, failure: Failure) -> Response:
+        """Returns a failure in the format of the part of the API that was asked."""
+        if request.path.startswith(_NATIVE_PREFIX):
+            return failed_natively(failure)
+        return failed(failure)
+
+    def _too_large(self, request: Request, hang_up: bool) -> Response:
+        limit = self._body_limit_bytes
+        failure = errors.of_http("BODY_TOO_LARGE", f"The body may have at most {limit} bytes.")
+        return failed(failure, ((b"connection", b"close"),) if hang_up else ())
+
+    async def _after_fault(self, request: Request, name: str, fault: Exception) -> Response | None:
+        """Log where a fault happened, without its message: that could quote a prompt (SEC-1)."""
+        exchange = self._exchange_id()
+        where = "".join(traceback.format_tb(fault.__traceback__))
+        log.error("%s in %s (%s)\n%s", type(fault).__name__, name, exchange, where)
+        failure = errors.internal(exchange)
+        if not request.sent_start:
+            return self._failed(request, failure)
+        await request.write(error_event(errors.openai_body(failure)), more=False)
+        return None
+
+    def _exchange_id(self) -> str:
+        return exchange_id(self._ports.clock.now_us(), secrets.token_bytes(RANDOM_BYTES))
+
+
+def _open(path: str, name: str, handler: Callable[[Request], Awaitable[Response]]) -> Endpoint:
+    return Endpoint(method="GET", path=path, name=name, access="open", handler=handler)

@@ -1,0 +1,24 @@
+"""GET /healthz (the process runs), /readyz (requests are taken), /metrics (Prometheus)."""
+
+import orjson
+
+from gateway import metrics
+from gateway.api.http import Request, Response
+from gateway.api.ports import Ports
+
+
+class Health:
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    async def alive(self, request: Request) -> Response:
+        return Response(body=b'{"status":"ok"}')
+
+    async def ready(self, request: Request) -> Response:
+        """Returns 503 with every reason while requests aren't taken."""
+        ready, problems = self._ports.ready()
+        body = orjson.dumps({"ready": ready, "problems": problems})
+        return Response(body=body, status=200 if ready else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(body=metrics.exposition(), content_type=metrics.CONTENT_TYPE.encode())

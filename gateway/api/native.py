@@ -1,0 +1,147 @@
+"""GET /api/v1/requests/{id}, /receipt and /decision: what the ledger holds of a request.
+
+Another tenant's request and one that doesn't exist are told apart by nothing (SEC-2).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from gateway.api import errors
+from gateway.api.http import Request, Response
+from gateway.api.ports import Ports
+from gateway.api.receipts import iso_time, receipt_json
+from gateway.api.replies import failed_natively
+from gateway.submission import Caller
+from ledger.money import units_text
+from ledger.queries.decisions import decision_of
+from ledger.queries.dossier import Dossier, dossier
+from ledger.records import Attempt, AttemptEvent, RouteDecision
+from ledger.rows import Stored
+
+ID_LIMIT_CHARS = 64
+
+Look = Callable[[str, str], dict[str, Any] | None]
+"""Returns what a tenant (first) may see of a request (second); None: nothing. Runs in a thread."""
+
+
+class Requests:
+    """Answers from the ledger, off the event loop."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    async def request(self, request: Request, caller: Caller) -> Response:
+        return await self._found(request, caller, self._summary)
+
+    async def receipt(self, request: Request, caller: Caller) -> Response:
+        return await self._found(request, caller, self._receipt)
+
+    async def decision(self, request: Request, caller: Caller) -> Response:
+        return await self._found(request, caller, self._decision)
+
+    async def _found(self, request: Request, caller: Caller, look: Look) -> Response:
+        shown = None
+        if len(request.parameter) <= ID_LIMIT_CHARS:
+            shown = await asyncio.to_thread(look, caller.tenant_id, request.parameter)
+        if shown is None:
+            return failed_natively(
+                errors.of_http("NOT_FOUND", "There is no such request, or none with a receipt yet.")
+            )
+        return Response(body=orjson.dumps(shown))
+
+    def _summary(self, tenant_id: str, request_id: str) -> dict[str, Any] | None:
+        decided = decision_of(self._ports.reader(), request_id)
+        if decided is None or decided.record.tenant_id != tenant_id:
+            return None
+        found = dossier(self._ports.reader(), request_id)
+        decision = decided.record
+        return {
+            "request_id": request_id,
+            "status": found.current.record.status if found else "open",
+            "decided_at": iso_time(decision.decided_at_us),
+            "decision": decision.status,
+            "reason_code": decision.reason_code,
+            "route_id": decision.route_id,
+            "receipt_revisions": len(found.receipts) if found else 0,
+            "attempts": _attempts(found.attempts, found.attempt_events) if found else [],
+            "receipt": f"/api/v1/requests/{request_id}/receipt" if found else None,
+            "decision_record": f"/api/v1/requests/{request_id}/decision",
+        }
+
+    def _receipt(self, tenant_id: str, request_id: str) -> dict[str, Any] | None:
+        found = dossier(self._ports.reader(), request_id)
+        if found is None or found.current.record.tenant_id != tenant_id:
+            return None
+        return dossier_receipt_json(found)
+
+    def _decision(self, tenant_id: str, request_id: str) -> dict[str, Any] | None:
+        decided = decision_of(self._ports.reader(), request_id)
+        if decided is None or decided.record.tenant_id != tenant_id:
+            return None
+        return decision_json(decided)
+
+
+def dossier_receipt_json(found: Dossier) -> dict[str, Any]:
+    """Returns the JSON of a request's current receipt, with its identity and its place."""
+    return receipt_json(
+        found.current.record,
+        seq=found.current.seq,
+        prev_hash=found.prev_hash,
+        entry_hash=found.current.entry_hash,
+        identity=found.identity,
+        currency=found.rates.currency if found.rates else "units",
+    )
+
+
+def decision_json(decided: Stored[RouteDecision]) -> dict[str, Any]:
+    """Returns a recorded decision: what it was given and what it returned, as recorded (RTE-2)."""
+    record = decided.record
+    return {
+        "request_id": record.request_id,
+        "decided_at": iso_time(record.decided_at_us),
+        "status": record.status,
+        "reason_code": record.reason_code,
+        "route_id": record.route_id,
+        "policy_revision": record.policy_revision,
+        "rate_table_version": record.rate_table_version,
+        "code_revision": record.code_revision,
+        "inputs": orjson.loads(record.inputs_json),
+        "decision": orjson.loads(record.decision_json),
+        "digest": record.digest.hex(),
+        "seq": decided.seq,
+        "entry_hash": decided.entry_hash.hex(),
+    }
+
+
+def _attempts(
+    attempts: tuple[Stored[Attempt], ...], events: tuple[Stored[AttemptEvent], ...]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "attempt_id": attempt.record.attempt_id,
+            "kind": attempt.record.kind,
+            "route_id": attempt.record.route_id,
+            "provider_kind": attempt.record.provider_kind,
+            "started_at": iso_time(attempt.record.started_at_us),
+            "events": [
+                {
+                    "event": event.record.event,
+                    "at": iso_time(event.record.at_us),
+                    "outcome": event.record.outcome,
+                    "provider_request_id": event.record.provider_request_id,
+                    "error_code": event.record.error_code,
+                    "input_tokens": event.record.input_tokens,
+                    "output_tokens": event.record.output_tokens,
+                    "cost_units": None
+                    if event.record.cost_pico is None
+                    else units_text(event.record.cost_pico),
+                }
+                for event in events
+                if event.record.attempt_id == attempt.record.attempt_id
+            ],
+        }
+        for attempt in attempts
+    ]
