@@ -73,7 +73,9 @@ def broken_limits(case: Case, route: Route) -> set[str]:
     if tokens is None:
         return {"uncounted"}
     need = tokens + output
-    if tokens < 1 or output < 1 or budget.deadline_us < 1:
+    # One count that is not positive spoils the request, whichever route it was made for.
+    smallest = min(each.tokens for each in request.input_tokens)
+    if smallest < 1 or output < 1 or budget.deadline_us < 1:
         broken.add("not positive")
     if budget.max_input_tokens < tokens or budget.max_total_tokens < need:
         broken.add("request cap")
