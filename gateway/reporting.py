@@ -1,6 +1,7 @@
-"""What the three reports can be asked for: one reading of a query for page, API and CSV (CST-9).
+"""What the API's three reports can be asked for, in the parameters of the console's pages (CST-9).
 
-Pure: a query's values and the time in, an ask or a problem that names its parameter out.
+Pure: a query's values and the time in, an ask or a problem that names its parameter out. The query
+string of a page, given to the API, is the same question. Problems never quote what was sent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,21 +17,22 @@ from ledger.queries.costs import (
     Dimension,
 )
 from ledger.queries.releases import Side
-from ledger.zones import PERIOD_LIMIT_DAYS, Period, days, parse_zone, recent, to_local
+from ledger.zones import Period, days, parse_zone, recent, to_local
 
 Query = Mapping[str, Sequence[str]]  # a parsed query string: name -> values in order
 
 HOUR_US = 3_600_000_000
-LAST: Final[Mapping[str, tuple[str, int]]] = {
-    "1h": ("Last hour", HOUR_US),
-    "6h": ("Last 6 hours", 6 * HOUR_US),
-    "24h": ("Last 24 hours", 24 * HOUR_US),
-    "7d": ("Last 7 days", 7 * 24 * HOUR_US),
-    "30d": ("Last 30 days", 30 * 24 * HOUR_US),
-    "90d": ("Last 90 days", 90 * 24 * HOUR_US),
+WITHIN_US: Final[Mapping[str, int]] = {
+    "1h": HOUR_US,
+    "6h": 6 * HOUR_US,
+    "24h": 24 * HOUR_US,
+    "7d": 7 * 24 * HOUR_US,
+    "30d": 30 * 24 * HOUR_US,
+    "90d": 90 * 24 * HOUR_US,
 }
-DEFAULT_LAST = "24h"
-DEFAULT_DIMENSIONS: tuple[Dimension, ...] = ("tenant", "logical_model")
+DEFAULT_WITHIN = "24h"
+DEFAULT_BY, DEFAULT_THEN = "tenant", "logical_model"
+DAYS_FROM, DAYS_TO = date(1980, 1, 1), date(2200, 1, 1)
 VALUE_LIMIT_CHARS = 200
 HOURS_LIMIT = 200  # by hour: eight days
 FILTERS: tuple[Dimension, ...] = tuple(name for name in DIMENSIONS if name not in TIME_DIMENSIONS)
@@ -46,14 +48,11 @@ class AskProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodAsk:
-    """A period, as asked: by `last`, or by local days (`first`..`last_day`, inclusive)."""
+    """A period and the zone in which it was asked for."""
 
     period: Period
     zone: tzinfo
     zone_name: str
-    last: str  # "" where days were given
-    first: date  # local days that the period touches
-    last_day: date
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,52 +74,59 @@ class ReleasesAsk:
 
 
 def read_period(query: Query, now_us: int) -> PeriodAsk | AskProblem:
-    """The period of `zone`, and of `last` or `from` and `to` (local days, both inclusive).
+    """The period of `zone`, and of `within`, or of `first` and `last` (local days, inclusive).
 
-    By default the last 24 hours, in UTC. `last` ends with the quarter hour that `now_us` lies in.
+    By default the last 24 hours, in UTC; they end with the quarter hour that `now_us` lies in. Of
+    `first` and `last` one alone stands for both.
     """
     zone_name = _one(query, "zone") or "UTC"
     try:
         zone = parse_zone(zone_name)
-    except ValueError as error:
-        return AskProblem(parameter="zone", detail=str(error))
-    first_text, last_text = _one(query, "from"), _one(query, "to")
+    except ValueError:
+        detail = "write UTC, an offset such as +05:30, or a name such as Asia/Kolkata"
+        return AskProblem(parameter="zone", detail=detail)
+    first_text, last_text = _one(query, "first"), _one(query, "last")
     if not first_text and not last_text:
-        return _last(_one(query, "last") or DEFAULT_LAST, now_us, zone, zone_name)
-    today = to_local(now_us, zone).date()
+        within = _one(query, "within") or DEFAULT_WITHIN
+        if within not in WITHIN_US:
+            return AskProblem(parameter="within", detail=f"write one of {', '.join(WITHIN_US)}")
+        period = recent(now_us, WITHIN_US[within])
+        return PeriodAsk(period=period, zone=zone, zone_name=zone_name)
+    found = []
+    for parameter, text in (("first", first_text or last_text), ("last", last_text or first_text)):
+        try:
+            found.append(date.fromisoformat(text))
+        except ValueError:
+            return AskProblem(parameter=parameter, detail="write a day such as 2026-11-29")
+    first, last = found
+    if not DAYS_FROM <= first <= last <= DAYS_TO:
+        detail = f"days run forward, from {DAYS_FROM} to {DAYS_TO}"
+        return AskProblem(parameter="first", detail=detail)
     try:
-        last_day = date.fromisoformat(last_text) if last_text else today
-    except ValueError:
-        return _no_date("to")
-    try:
-        first = date.fromisoformat(first_text) if first_text else last_day
-    except ValueError:
-        return _no_date("from")
-    if not date(1980, 1, 1) <= first <= last_day <= date(2200, 1, 1):
-        return AskProblem(parameter="from", detail="from must not be after to (1980 to 2200)")
-    if (last_day - first).days >= PERIOD_LIMIT_DAYS:
-        return AskProblem(parameter="from", detail=f"a period has at most {PERIOD_LIMIT_DAYS} days")
-    try:
-        period = days(first, last_day, zone)
-    except ValueError as error:  # a zone whose days then began off the quarter hour
-        return AskProblem(parameter="from", detail=str(error))
-    return PeriodAsk(
-        period=period, zone=zone, zone_name=zone_name, last="", first=first, last_day=last_day
-    )
+        period = days(first, last, zone)
+    except ValueError as error:  # too long, or in a zone that then kept no quarter hours
+        return AskProblem(parameter="first", detail=str(error))
+    return PeriodAsk(period=period, zone=zone, zone_name=zone_name)
 
 
 def read_costs(query: Query, now_us: int) -> CostsAsk | AskProblem:
-    """The costs asked for: `by` one to three dimensions, filters named as the dimensions."""
+    """The costs asked for: `by`, `then` name one to three dimensions; filters have their names.
+
+    By default by tenant, then by logical model; an empty `then` takes one dimension alone.
+    """
     when = read_period(query, now_us)
     if isinstance(when, AskProblem):
         return when
     named = [name for text in query.get("by", ()) for name in text.split(",") if name]
+    named = named or [DEFAULT_BY]
+    if "then" in query or "by" not in query:
+        named += [name for name in query.get("then", (DEFAULT_THEN,)) if name]
     known: dict[str, Dimension] = {name: name for name in DIMENSIONS}
     unknown = [name for name in named if name not in known]
     if unknown:
-        detail = f"no dimension {unknown[0][:50]!r}; there are {', '.join(DIMENSIONS)}"
+        detail = f"there are {', '.join(DIMENSIONS)}"
         return AskProblem(parameter="by", detail=detail)
-    dimensions = tuple(dict.fromkeys(known[name] for name in named)) or DEFAULT_DIMENSIONS
+    dimensions = tuple(dict.fromkeys(known[name] for name in named))
     if len(dimensions) > DIMENSIONS_LIMIT:
         return AskProblem(parameter="by", detail=f"at most {DIMENSIONS_LIMIT} dimensions")
     if sum(name in TIME_DIMENSIONS for name in dimensions) > 1:
@@ -170,24 +176,6 @@ def read_side(text: str) -> Side | AskProblem | None:
     if not release_id or not arm:
         return AskProblem(parameter="side", detail="write an identity, or release/arm")
     return Side(release_id=release_id, arm=arm)
-
-
-def _last(last: str, now_us: int, zone: tzinfo, zone_name: str) -> PeriodAsk | AskProblem:
-    if last not in LAST:
-        return AskProblem(parameter="last", detail=f"last is one of {', '.join(LAST)}")
-    period = recent(now_us, LAST[last][1])
-    return PeriodAsk(
-        period=period,
-        zone=zone,
-        zone_name=zone_name,
-        last=last,
-        first=to_local(period.start_us, zone).date(),
-        last_day=to_local(period.end_us - 1, zone).date(),
-    )
-
-
-def _no_date(parameter: str) -> AskProblem:
-    return AskProblem(parameter=parameter, detail=f"{parameter} is a day such as 2026-11-29")
 
 
 def _one(query: Query, name: str) -> str:

@@ -1,17 +1,21 @@
 """GET /api/v1/costs, /api/v1/slo and /api/v1/releases: the numbers of the pages, as JSON.
 
-A key sees its own tenant's costs; with the scope `reports` it sees every tenant's, and SLO burn and
-releases, which are the fleet's. Money is given twice: as whole pico units (`*_pico`), and as an
-exact decimal text in units. Fractions are exact texts ("25/3") beside a rounded number.
+A key sees its own tenant's costs; with the scope `reports` it sees every tenant's. SLO burn and
+releases are the fleet's and ask for that scope. Money is given twice: as whole pico units
+(`*_pico`), of any size, and as an exact decimal text in units. Fractions are exact texts ("25/3")
+beside a rounded number.
 """
 
+import json
 import sqlite3
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from gateway.api import errors
 from gateway.api.auth import SCOPE_REPORTS
+from gateway.api.errors import Failure
+from gateway.api.problems import invalid
 from gateway.reporting import (
     AskProblem,
     CostsAsk,
@@ -41,47 +45,47 @@ class ReportAnswer:
     status: int
     body: Body
 
+    def encoded(self) -> bytes:
+        """The body as JSON. Not by orjson: a sum of pico units may have more than 64 bits."""
+        return json.dumps(self.body, ensure_ascii=False).encode()
+
 
 def answer(
     path: str, query: Query, caller: Caller, connection: sqlite3.Connection, now_us: int
 ) -> ReportAnswer:
-    """The report at one of PATHS, as the caller may see it. Reads the ledger; a few 10 ms."""
-    fleet = SCOPE_REPORTS in caller.scopes
+    """The report at one of PATHS, as far as the caller may see it. Reads for some 10 ms."""
     if path == "/api/v1/costs":
-        return _costs(query, caller, connection, now_us, fleet=fleet)
-    if not fleet:
-        return _problem(
-            403,
-            "FORBIDDEN",
-            f"This report is of the whole fleet: use a key with the scope {SCOPE_REPORTS}.",
-        )
-    if path == "/api/v1/slo":
-        return ReportAnswer(status=200, body=slo_body(slo_reports(connection, now_us)))
-    return _releases(query, connection, now_us)
+        found = costs_report(query, caller, connection, now_us)
+    elif SCOPE_REPORTS not in caller.scopes:
+        message = f"This report is of the whole fleet; the key lacks the scope {SCOPE_REPORTS!r}."
+        found = errors.of_http("SCOPE_MISSING", message)
+    elif path == "/api/v1/slo":
+        found = slo_body(slo_reports(connection, now_us))
+    else:
+        found = releases_report(query, connection, now_us)
+    if isinstance(found, Failure):
+        return ReportAnswer(status=found.status, body=json.loads(errors.problem_body(found)))
+    return ReportAnswer(status=200, body=found)
 
 
-def _costs(
-    query: Query, caller: Caller, connection: sqlite3.Connection, now_us: int, *, fleet: bool
-) -> ReportAnswer:
+def costs_report(
+    query: Query, caller: Caller, connection: sqlite3.Connection, now_us: int
+) -> Body | Failure:
+    """The cost table asked for, as far as the caller may see it."""
     ask = read_costs(query, now_us)
     if isinstance(ask, AskProblem):
         return _asked_wrongly(ask)
-    if not fleet:
+    if SCOPE_REPORTS not in caller.scopes:
         own = (caller.tenant_id,)
         if ask.filters.get("tenant", own) != own:
-            return _problem(403, "FORBIDDEN", "A key sees its own tenant's costs alone.", "tenant")
+            message = f"A key without the scope {SCOPE_REPORTS!r} sees its own tenant's costs."
+            return errors.of_http("SCOPE_MISSING", message)
         ask = replace(ask, filters={**ask.filters, "tenant": own})
-    return ReportAnswer(status=200, body=costs_body(ask, cost_table(connection, ask)))
+    return costs_body(ask, cost_table(connection, ask))
 
 
-def cost_table(connection: sqlite3.Connection, ask: CostsAsk) -> CostTable:
-    """The table of an ask: what the page, the API and the CSV all show."""
-    return costs(
-        connection, ask.when.period, ask.dimensions, zone=ask.when.zone, filters=ask.filters
-    )
-
-
-def _releases(query: Query, connection: sqlite3.Connection, now_us: int) -> ReportAnswer:
+def releases_report(query: Query, connection: sqlite3.Connection, now_us: int) -> Body | Failure:
+    """The comparison asked for; `comparison` is null where the period has nothing to compare."""
     ask = read_releases(query, now_us)
     if isinstance(ask, AskProblem):
         return _asked_wrongly(ask)
@@ -93,10 +97,17 @@ def _releases(query: Query, connection: sqlite3.Connection, now_us: int) -> Repo
         candidate=ask.candidate,
         priority=ask.priority,
     )
-    body: Body = {"period": _period(ask.when), "comparison": None}
-    if comparison is not None:
-        body["comparison"] = comparison_body(comparison)
-    return ReportAnswer(status=200, body=body)
+    return {
+        "period": _period(ask.when),
+        "comparison": None if comparison is None else comparison_body(comparison),
+    }
+
+
+def cost_table(connection: sqlite3.Connection, ask: CostsAsk) -> CostTable:
+    """The table of an ask: what the page, the API and the CSV all show."""
+    return costs(
+        connection, ask.when.period, ask.dimensions, zone=ask.when.zone, filters=ask.filters
+    )
 
 
 def costs_body(ask: CostsAsk, table: CostTable) -> Body:
@@ -291,13 +302,6 @@ def _period(when: PeriodAsk) -> Body:
     }
 
 
-def _asked_wrongly(problem: AskProblem) -> ReportAnswer:
-    return _problem(400, "INVALID_REQUEST", problem.detail, problem.parameter)
-
-
-def _problem(status: int, code: str, detail: str, parameter: str | None = None) -> ReportAnswer:
-    titles: Mapping[int, str] = {400: "Bad request", 403: "Forbidden"}
-    body: Body = {"title": titles[status], "status": status, "code": code, "detail": detail}
-    if parameter is not None:
-        body["parameter"] = parameter
-    return ReportAnswer(status=status, body=body)
+def _asked_wrongly(problem: AskProblem) -> Failure:
+    message = f"{problem.parameter}: {problem.detail}."
+    return errors.of_problem(invalid(message, problem.parameter))
