@@ -6,8 +6,8 @@ import traceback
 from collections.abc import Awaitable, Callable
 
 from gateway import metrics
-from gateway.api import errors
-from gateway.api.auth import SCOPE_INFERENCE, SCOPE_RECEIPTS
+from gateway.api import errors, reports
+from gateway.api.auth import SCOPE_INFERENCE, SCOPE_RECEIPTS, SCOPE_REPORTS
 from gateway.api.errors import Failure
 from gateway.api.health import Health
 from gateway.api.http import (
@@ -23,7 +23,7 @@ from gateway.api.http import (
     Table,
     allowed_methods,
 )
-from gateway.api.native import Requests
+from gateway.api.native import Reports, Requests
 from gateway.api.openai import ChatCompletions, Models
 from gateway.api.ports import Ports
 from gateway.api.replies import failed, failed_natively
@@ -61,6 +61,7 @@ class Application:
         self._ports = ports
         self._body_limit_bytes = body_limit_bytes
         models, requests, health = Models(ports), Requests(ports), Health(ports)
+        report = Reports(ports)
         chat = ChatCompletions(ports, body_limit_bytes)
         self.table = Table(
             (
@@ -70,6 +71,10 @@ class Application:
                 self._keyed("GET", "/api/v1/requests/{id}", "request", requests.request),
                 self._keyed("GET", "/api/v1/requests/{id}/receipt", "receipt", requests.receipt),
                 self._keyed("GET", "/api/v1/requests/{id}/decision", "decision", requests.decision),
+                *(
+                    self._keyed("GET", path, path.rpartition("/")[2], report.report)
+                    for path in reports.PATHS
+                ),
                 _open("/healthz", "healthz", health.alive),
                 _open("/readyz", "readyz", health.ready),
                 _open("/metrics", "metrics", health.metrics),
@@ -119,8 +124,12 @@ class Application:
             await request.respond(response, response.request_id or self._exchange_id())
 
     def _keyed(self, method: str, path: str, name: str, handler: ForCaller) -> Endpoint:
-        """Returns an endpoint for whoever has a key with the scope of its part of the API."""
-        scope = SCOPE_RECEIPTS if path.startswith(_NATIVE_PREFIX) else SCOPE_INFERENCE
+        """Returns an endpoint for whoever has a key with a scope of its part of the API."""
+        scopes: tuple[str, ...] = (SCOPE_INFERENCE,)
+        if path in reports.PATHS:
+            scopes = (SCOPE_RECEIPTS, SCOPE_REPORTS)
+        elif path.startswith(_NATIVE_PREFIX):
+            scopes = (SCOPE_RECEIPTS,)
 
         async def authenticated(request: Request) -> Response | None:
             caller = self._ports.keys.caller(
@@ -128,8 +137,8 @@ class Application:
             )
             if caller is None:
                 return self._failed(request, errors.of_reason("UNAUTHENTICATED"))
-            if scope not in caller.scopes:
-                message = f"The API key doesn't have the scope {scope!r}."
+            if caller.scopes.isdisjoint(scopes):
+                message = f"The API key doesn't have the scope {' or '.join(scopes)}."
                 return self._failed(request, errors.of_http("SCOPE_MISSING", message))
             return await handler(request, caller)
 
@@ -138,7 +147,7 @@ class Application:
             path=path,
             name=name,
             access="key",
-            scope=scope,
+            scopes=scopes,
             handler=authenticated,
         )
 

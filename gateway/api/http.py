@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Literal
+from urllib.parse import parse_qs
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -16,6 +17,8 @@ Header = tuple[bytes, bytes]
 
 BODY_TIMEOUT_S = 30.0  # from the headers to the body's last byte
 DRAIN_FACTOR = 8  # a body up to this many limits is read and dropped, a longer one is hung up on
+
+QUERY_FIELDS_LIMIT = 64
 
 JSON = b"application/json"
 PROBLEM_JSON = b"application/problem+json"
@@ -55,11 +58,21 @@ class Response:
 class Request:
     """One exchange: what came, and the way back."""
 
-    __slots__ = ("_receive", "_send", "headers", "method", "parameter", "path", "sent_start")
+    __slots__ = (
+        "_receive",
+        "_send",
+        "headers",
+        "method",
+        "parameter",
+        "path",
+        "query_string",
+        "sent_start",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.query_string: bytes = scope.get("query_string", b"")
         self.parameter = ""  # what stood in the place of {id}
         self.headers: dict[str, str] = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
@@ -67,6 +80,17 @@ class Request:
         self.sent_start = False
         self._receive = receive
         self._send = send
+
+    def query(self) -> dict[str, list[str]]:
+        """Returns the query string parsed: name -> values in order; {} where it can't be read."""
+        try:
+            return parse_qs(
+                self.query_string.decode("ascii"),
+                keep_blank_values=True,
+                max_num_fields=QUERY_FIELDS_LIMIT,
+            )
+        except ValueError:
+            return {}
 
     async def body(self, limit_bytes: int) -> bytes:
         """Returns the whole body. Raises BodyTooLarge, BodyTooSlow or ClientGone."""
@@ -137,7 +161,7 @@ class Endpoint:
     name: str
     access: Access
     handler: Handler
-    scope: str | None = None  # the scope that the key must have, where access is "key"
+    scopes: tuple[str, ...] = ()  # where access is "key": the key must have one of these
 
 
 class Table:

@@ -1,4 +1,4 @@
-"""GET /api/v1/requests/{id}, /receipt and /decision: what the ledger holds of a request.
+"""GET /api/v1/requests/{id}, /receipt and /decision: what the ledger holds of a request; reports.
 
 Another tenant's request and one that doesn't exist are told apart by nothing (SEC-2).
 """
@@ -9,11 +9,12 @@ from typing import Any
 
 import orjson
 
-from gateway.api import errors
-from gateway.api.http import Request, Response
+from gateway.api import errors, reports
+from gateway.api.http import JSON, PROBLEM_JSON, Request, Response
 from gateway.api.ports import Ports
 from gateway.api.receipts import iso_time, receipt_json
 from gateway.api.replies import failed_natively
+from gateway.api.reports import ReportAnswer
 from gateway.submission import Caller
 from ledger.money import units_text
 from ledger.queries.decisions import decision_of
@@ -82,6 +83,26 @@ class Requests:
         if decided is None or decided.record.tenant_id != tenant_id:
             return None
         return decision_json(decided)
+
+
+class Reports:
+    """Answers with what `gateway.api.reports` reads: costs, SLO burn, releases."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    async def report(self, request: Request, caller: Caller) -> Response:
+        answer = await asyncio.to_thread(self._read, request, caller)
+        return Response(
+            body=answer.encoded(),
+            status=answer.status,
+            content_type=PROBLEM_JSON if answer.status >= 400 else JSON,
+            code=answer.body.get("code") if answer.status >= 400 else None,
+        )
+
+    def _read(self, request: Request, caller: Caller) -> ReportAnswer:
+        now_us = self._ports.clock.now_us()
+        return reports.answer(request.path, request.query(), caller, self._ports.reader(), now_us)
 
 
 def dossier_receipt_json(found: Dossier) -> dict[str, Any]:

@@ -1,0 +1,194 @@
+"""A client of the API in memory: ASGI calls, whole responses, and a very small gateway."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from gateway.api import Application, api_application
+from gateway.api.auth import ALL_SCOPES, KEY_RANDOM_BYTES, KeyRing, mint_key
+from gateway.clock import VirtualClock
+from gateway.submission import Delta, Ended, Filed, Refusal, Submission
+from ledger.reading import connect_read_only
+from tests.factories import NOW_US, receipt
+
+BODY_LIMIT_BYTES = 10_000
+REQUEST_ID = "req_1k1efb08g00h7nem6ae199cdv2q"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    request_id: str = REQUEST_ID
+    created_us: int = NOW_US
+    logical_model: str = "assistant-large"
+    route_id: str = "route-a"
+    identity_id: str = "mid_a"
+    fingerprint: str = "sim-mid_a"
+    simulated: bool = True
+    degraded_from: str | None = None
+
+
+def filed(**fields) -> Filed:
+    return Filed(
+        receipt=receipt(request_id=REQUEST_ID, **fields),
+        seq=7,
+        prev_hash=b"\x01" * 32,
+        entry_hash=b"\x02" * 32,
+    )
+
+
+def ended(finish_reason="stop", **fields) -> Ended:
+    return Ended(finish_reason=finish_reason, filed=filed(**fields))
+
+
+class SmallJourney:
+    """Admits all or refuses all, then yields the given pieces; notes what was asked of it."""
+
+    def __init__(self) -> None:
+        self.pieces: list = [Delta(text="Hel", tokens=1), Delta(text="lo", tokens=1), ended()]
+        self.run = Running()
+        self.refusal: Refusal | None = None
+        self.fault: Exception | None = None
+        self.submissions: list[Submission] = []
+        self.cancelled = asyncio.Event()
+        self.hold_before: int | None = None  # a piece that waits until the run is cancelled
+
+    async def admit(self, submission: Submission) -> Refusal | Running:
+        self.submissions.append(submission)
+        if self.fault is not None:
+            raise self.fault
+        return self.refusal or self.run
+
+    async def deliver(self, run: Running) -> AsyncIterator[Delta | Ended]:
+        for position, piece in enumerate(self.pieces):
+            if position == self.hold_before:
+                await self.cancelled.wait()
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+    async def cancel(self, run: Running) -> None:
+        self.cancelled.set()
+
+
+def keys_of(*tenants, scopes=ALL_SCOPES, **fields):
+    """The keys of tenants by name, and the ring that knows them."""
+    made = {
+        tenant: mint_key(
+            bytes([number + 1]) * KEY_RANDOM_BYTES,
+            tenant_id=tenant,
+            created_at_us=NOW_US,
+            created_by="tests",
+            scopes=scopes,
+            **fields,
+        )
+        for number, tenant in enumerate(tenants)
+    }
+    return {tenant: key for tenant, (key, _) in made.items()}, KeyRing(r for _, r in made.values())
+
+
+class SmallGateway:
+    """The ports of the API over a SmallJourney and a ledger file."""
+
+    def __init__(self, ledger_path=None, *, scopes=ALL_SCOPES) -> None:
+        self.clock = VirtualClock(NOW_US)
+        self.key_of, self.keys = keys_of("tenant-a", "tenant-b", scopes=scopes)
+        self.journey = SmallJourney()
+        self.problems: tuple[str, ...] = ()
+        self._ledger_path = ledger_path
+
+    def models(self):
+        return ("assistant-large", "assistant-small")
+
+    def ready(self):
+        return not self.problems, self.problems
+
+    def reader(self):
+        return connect_read_only(self._ledger_path)
+
+    def application(self) -> Application:
+        return api_application(self, body_limit_bytes=BODY_LIMIT_BYTES)
+
+
+@dataclass(kw_only=True)
+class Reply:
+    status: int = 0
+    headers: dict = field(default_factory=dict)
+    body: bytes = b""
+    messages: int = 0
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def error(self):
+        return self.json["error"]
+
+    @property
+    def events(self):
+        """The data of each server-sent event in order: JSON values, and "[DONE]"."""
+        blocks = self.body.decode().split("\n\n")
+        assert blocks.pop() == ""
+        data = [line[6:] for b in blocks for line in b.split("\n") if line.startswith("data: ")]
+        return [text if text == "[DONE]" else json.loads(text) for text in data]
+
+
+class Client:
+    """Calls an ASGI application as a server would, one exchange at a time."""
+
+    def __init__(self, gateway: SmallGateway, tenant: str | None = "tenant-a") -> None:
+        self.gateway = gateway
+        self.application = gateway.application()
+        self.tenant = tenant
+
+    def get(self, path, **headers) -> Reply:
+        return self.call("GET", path, headers=headers)
+
+    def chat(self, body=None, *, headers=None, **fields) -> Reply:
+        """POST a chat: `body` as it is, or the smallest valid one with `fields` added."""
+        if body is None:
+            messages = [{"role": "user", "content": "Hi"}]
+            body = json.dumps({"model": "assistant-large", "messages": messages, **fields}).encode()
+        return self.call("POST", "/v1/chat/completions", body=body, headers=headers)
+
+    def call(self, method, path, *, body=b"", headers=None, hang_up_after=None) -> Reply:
+        return asyncio.run(self.exchange(method, path, body, headers or {}, hang_up_after))
+
+    async def exchange(self, method, path, body, headers, hang_up_after=None) -> Reply:
+        """One exchange. The client hangs up once `hang_up_after` messages of the reply came."""
+        self.gateway.journey.cancelled = asyncio.Event()
+        sent = {"content-length": str(len(body)), **headers}
+        if self.tenant:
+            sent = {"authorization": f"Bearer {self.gateway.key_of[self.tenant]}", **sent}
+        path, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode("latin-1")) for name, value in sent.items()],
+        }
+        reply, gone = Reply(), asyncio.Event()
+        incoming = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive():
+            if incoming:
+                return incoming.pop(0)
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            reply.messages += 1
+            if message["type"] == "http.response.start":
+                reply.status = message["status"]
+                reply.headers = {n.decode(): v.decode() for n, v in message["headers"]}
+            else:
+                reply.body += message["body"]
+            if reply.messages == hang_up_after:
+                gone.set()
+
+        if hang_up_after == 0:
+            gone.set()
+        await self.application(scope, receive, send)
+        return reply
