@@ -16,8 +16,23 @@ from simulator.scheduler import ReplicaConfig
 from simulator.state import NEVER
 from simulator.timing import MAX_PS, TimeModel
 
-NO_END = np.int64(MAX_PS)
+NO_END = np.iinfo(np.int32).max
 BoolArray = NDArray[np.bool_]
+
+
+class PerLane:
+    """A parameter by lane; where all lanes share it, indexing gives that one value, unindexed."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        self.values = np.array(values, np.int64)
+        self._uniform = bool((self.values == self.values[:1]).all())
+
+    def __getitem__(self, lanes: Int64Array) -> Int64Array | np.int64:
+        """Return the values of these lanes: an array as long as `lanes`, or one that broadcasts."""
+        if self._uniform:
+            return np.int64(self.values[0])
+        values: Int64Array = self.values[lanes]
+        return values
 
 
 class Lanes:
@@ -49,20 +64,20 @@ class Lanes:
         )
         configs = [config for _, config, _ in lanes]
         models = [model for _, _, model in lanes]
-        self.usable = np.array([config.usable_blocks for config in configs], np.int64)
-        self.watermark = np.array([config.watermark_blocks for config in configs], np.int64)
-        self.block_tokens = np.array([config.block_tokens for config in configs], np.int64)
-        self.max_tokens = np.array([c.max_num_batched_tokens for c in configs], np.int64)
-        self.max_seqs = np.array([config.max_num_seqs for config in configs], np.int64)
-        self.chunked = np.array([config.chunked_prefill for config in configs], bool)
-        self.whole_must_fit = np.array([c.full_sequence_must_fit for c in configs], bool)
-        self.per_decode = np.array([model.per_decode_ps for model in models], np.int64)
-        self.per_context = np.array([model.per_context_token_ps for model in models], np.int64)
-        self.per_pair = np.array([model.per_attention_pair_ps for model in models], np.int64)
-        self.mixed = np.array([model.mixed_ps for model in models], np.int64)
-        longest = int(self.max_tokens.max())
+        self.usable = PerLane([config.usable_blocks for config in configs])
+        self.admissible = PerLane([c.usable_blocks - c.watermark_blocks for c in configs])
+        self.block_tokens = PerLane([config.block_tokens for config in configs])
+        self.max_tokens = PerLane([config.max_num_batched_tokens for config in configs])
+        self.max_seqs = PerLane([config.max_num_seqs for config in configs])
+        self.chunked = PerLane([config.chunked_prefill for config in configs])
+        self.whole_must_fit = PerLane([config.full_sequence_must_fit for config in configs])
+        self.per_decode = PerLane([model.per_decode_ps for model in models])
+        self.per_context = PerLane([model.per_context_token_ps for model in models])
+        self.per_pair = PerLane([model.per_attention_pair_ps for model in models])
+        self.mixed = PerLane([model.mixed_ps for model in models])
+        longest = int(self.max_tokens.values.max())
         tables = {model: number for number, model in enumerate(dict.fromkeys(models))}
-        self.table_of = np.array([tables[model] for model in models], np.int64)
+        self.table_of = PerLane([tables[model] for model in models])
         self.tables = np.array([model.batch_table(longest) for model in tables], np.int64)
 
 
@@ -71,7 +86,7 @@ class LaneState:
     """The running lanes, a row each; `lane` says which. Rows that `stopped` are kept for a while.
 
     `ends` and `jobs` have shape (rows, seats): the last iteration and the job of each decode in
-    the first `decodes` columns, NO_END beyond. `growth` has shape (rows, block tokens).
+    the first `decodes` columns, NO_END beyond.
     """
 
     lane: Int64Array
@@ -81,16 +96,14 @@ class LaneState:
     head: Int64Array
     decodes: Int64Array
     offset_sum: Int64Array
-    decode_blocks: Int64Array
     fixed: Int64Array
     committed: Int64Array
     partial: BoolArray
     computed: Int64Array
     blocks: Int64Array
     next_end: Int64Array
-    growth: Int64Array
-    ends: Int64Array
-    jobs: Int64Array
+    ends: NDArray[np.int32]
+    jobs: NDArray[np.int32]
 
     def keep(self, rows: BoolArray) -> None:
         """Drop all rows but these."""
@@ -105,14 +118,13 @@ class LaneState:
 
     def used_blocks(self, lanes: Lanes, at: Int64Array, iteration: Int64Array) -> Int64Array:
         """Return the blocks held by decodes and partly prefilled once so many iterations ran."""
-        block_tokens = lanes.block_tokens[self.lane[at]]
-        whole, rest = np.divmod(iteration, block_tokens)
-        residue = np.arange(self.growth.shape[1])
-        over = residue >= (block_tokens - rest)[:, None]
-        grown = (self.growth[at] * over).sum(axis=1)
-        used: Int64Array = (
-            self.fixed[at] + self.decode_blocks[at] + self.decodes[at] * whole + grown
-        )
+        width = int(self.decodes[at].max(initial=0))
+        job, ends = self.jobs[at, :width], self.ends[at, :width]
+        steps_left = np.where(ends == NO_END, 0, ends - iteration[:, None])
+        computed = lanes.input[job] + lanes.output[job] - 1 - steps_left
+        block_tokens = np.broadcast_to(lanes.block_tokens[self.lane[at]], len(at))[:, None]
+        held = -(-computed // block_tokens)
+        used: Int64Array = self.fixed[at] + np.where(ends == NO_END, 0, held).sum(axis=1)
         return used
 
     def enter(self, lanes: Lanes, at: Int64Array, first: Int64Array, count: Int64Array) -> None:
@@ -130,39 +142,38 @@ class LaneState:
         lanes.first_token[job] = self.now[row]
         last = self.iteration[row] + lanes.output[job] - 1
         offset = lanes.input[job] - self.iteration[row]
-        block_tokens = lanes.block_tokens[self.lane[row]]
-        raised = offset + block_tokens - 1
         self.ends[row, seat] = last
         self.jobs[row, seat] = job
         starts = np.concatenate([[0], np.cumsum(count)[:-1]])
         self.offset_sum[at] += np.add.reduceat(offset, starts)
-        self.decode_blocks[at] += np.add.reduceat(raised // block_tokens, starts)
         self.next_end[at] = np.minimum(self.next_end[at], np.minimum.reduceat(last, starts))
-        np.add.at(self.growth, (row, raised % block_tokens), 1)
         self.decodes[at] += count
 
     def complete(self, lanes: Lanes, at: Int64Array) -> None:
         """Let the decodes of the rows `at` whose last iteration this was end, and leave."""
         at = at[self.next_end[at] <= self.iteration[at]]
-        width = int(self.decodes[at].max(initial=0))
-        while len(at):
-            seat = self.ends[at, :width].argmin(axis=1)
-            job = self.jobs[at, seat]
-            lanes.done[job] = self.now[at]
-            offset = lanes.input[job] + lanes.output[job] - 1 - self.iteration[at]
-            block_tokens = lanes.block_tokens[self.lane[at]]
-            raised = offset + block_tokens - 1
-            self.offset_sum[at] -= offset
-            self.decode_blocks[at] -= raised // block_tokens
-            self.growth[at, raised % block_tokens] -= 1
-            self.committed[at] -= lanes.final_blocks[job]
-            last = self.decodes[at] - 1
-            self.decodes[at] = last
-            self.ends[at, seat] = self.ends[at, last]
-            self.jobs[at, seat] = self.jobs[at, last]
-            self.ends[at, last] = NO_END
-            self.next_end[at] = self.ends[at, :width].min(axis=1)
-            at = at[self.next_end[at] <= self.iteration[at]]
+        if not len(at):
+            return
+        iteration, now, decodes = self.iteration[at], self.now[at], self.decodes[at]
+        ends, jobs = self.ends[at], self.jobs[at]
+        next_end, offset_sum = self.next_end[at], self.offset_sum[at]
+        committed = self.committed[at]
+        of = np.arange(len(at))
+        while len(of):
+            seat = ends[of].argmin(axis=1)
+            job = jobs[of, seat]
+            lanes.done[job] = now[of]
+            offset_sum[of] -= lanes.input[job] + lanes.output[job] - 1 - iteration[of]
+            committed[of] -= lanes.final_blocks[job]
+            last = decodes[of] - 1
+            decodes[of] = last
+            ends[of, seat] = ends[of, last]
+            jobs[of, seat] = jobs[of, last]
+            ends[of, last] = NO_END
+            next_end[of] = ends[of].min(axis=1)
+            of = of[next_end[of] <= iteration[of]]
+        self.ends[at], self.jobs[at], self.decodes[at] = ends, jobs, decodes
+        self.next_end[at], self.offset_sum[at], self.committed[at] = next_end, offset_sum, committed
 
     def _widen(self, seats: int) -> None:
         more = max(seats, 2 * self.ends.shape[1]) - self.ends.shape[1]
@@ -176,7 +187,7 @@ def lane_state(lanes: Lanes) -> LaneState:
     zeros = {
         field.name: np.zeros(count, np.int64)
         for field in fields(LaneState)
-        if field.name not in ("stopped", "partial", "growth", "ends", "jobs")
+        if field.name not in ("stopped", "partial", "ends", "jobs")
     }
     zeros["lane"] = np.arange(count)
     zeros["head"] = lanes.begin[:-1].astype(np.int64)
@@ -184,9 +195,8 @@ def lane_state(lanes: Lanes) -> LaneState:
     state = LaneState(
         stopped=np.zeros(count, bool),
         partial=np.zeros(count, bool),
-        growth=np.zeros((count, int(lanes.block_tokens.max())), np.int64),
-        ends=np.full((count, 16), NO_END),
-        jobs=np.zeros((count, 16), np.int64),
+        ends=np.full((count, 16), NO_END, np.int32),
+        jobs=np.zeros((count, 16), np.int32),
         **zeros,
     )
     state.keep(~state.over(lanes))

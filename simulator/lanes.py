@@ -192,7 +192,6 @@ def _admit(state: LaneState, rows: Lanes, at: Int64Array) -> Work:
     of = np.flatnonzero(state.partial[at])
     if len(of):
         _continue_partial(state, rows, work, of, left)
-    block_tokens, usable = rows.block_tokens[lane], rows.usable[lane] - rows.watermark[lane]
     now, seats = state.now[at], rows.max_seqs[lane] - state.decodes[at]
     seats -= head - work.entering_from
     of = np.flatnonzero((left > 0) & (seats > 0) & ~work.short)
@@ -203,16 +202,17 @@ def _admit(state: LaneState, rows: Lanes, at: Int64Array) -> Work:
         length = rows.input[job]
         tokens = np.minimum(length, left[of])
         whole = tokens == length
-        fits = rows.chunked[lane[of]] | whole
+        fits = whole | (rows.chunked[lane[of]] != 0)
         final = rows.final_blocks[job]
-        tight = state.committed[at[of]] + final > usable[of]
+        tight = state.committed[at[of]] + final > rows.admissible[lane[of]]
         if tight.any():
             some = of[tight]
-            reach = np.where(rows.whole_must_fit[lane[some]], length[tight], tokens[tight])
-            needed = -(-reach // block_tokens[some])
+            whole_must_fit = rows.whole_must_fit[lane[some]] != 0
+            reach = np.where(whole_must_fit, length[tight], tokens[tight])
+            needed = -(-reach // rows.block_tokens[lane[some]])
             used = state.used_blocks(rows, at[some], state.iteration[at[some]] + 1)
-            used += _entering_blocks(rows, work, some, block_tokens[some])
-            fits[tight] &= used + needed <= usable[some]
+            used += _entering_blocks(rows, work, some, lane[some])
+            fits[tight] &= used + needed <= rows.admissible[lane[some]]
         if not fits.all():
             of, job, length, tokens, whole, final = (
                 column[fits] for column in (of, job, length, tokens, whole, final)
@@ -226,7 +226,7 @@ def _admit(state: LaneState, rows: Lanes, at: Int64Array) -> Work:
         work.entering_to[of] += whole
         if not whole.all():
             part = of[~whole]
-            held = -(-tokens[~whole] // block_tokens[part])
+            held = -(-tokens[~whole] // rows.block_tokens[lane[part]])
             row = at[part]
             state.partial[row], state.computed[row] = True, tokens[~whole]
             state.blocks[row] = held
@@ -263,15 +263,13 @@ def _continue_partial(
     work.entering_from[of] -= finished
 
 
-def _entering_blocks(
-    rows: Lanes, work: Work, of: Int64Array, block_tokens: Int64Array
-) -> Int64Array:
+def _entering_blocks(rows: Lanes, work: Work, of: Int64Array, lane: Int64Array) -> Int64Array:
     """Return the blocks of the jobs that finish their prefill in this iteration."""
     count = work.entering_to[of] - work.entering_from[of]
     owner = np.repeat(np.arange(len(of)), count)
     job = ranges(work.entering_from[of], count)
     blocks = np.zeros(len(of), np.int64)
-    np.add.at(blocks, owner, -(-rows.input[job] // block_tokens[owner]))
+    np.add.at(blocks, owner, -(-rows.input[job] // rows.block_tokens[lane[owner]]))
     return blocks
 
 
