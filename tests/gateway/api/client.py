@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gateway.api import Application, api_application
 from gateway.api.auth import ALL_SCOPES, KEY_RANDOM_BYTES, KeyRing, mint_key
+from gateway.api.ports import Run
 from gateway.clock import VirtualClock
 from gateway.submission import Delta, Ended, Filed, Refusal, Submission
 from ledger.reading import connect_read_only
@@ -53,13 +54,13 @@ class SmallJourney:
         self.cancelled = asyncio.Event()
         self.hold_before: int | None = None  # a piece that waits until the run is cancelled
 
-    async def admit(self, submission: Submission) -> Refusal | Running:
+    async def admit(self, submission: Submission) -> Refusal | Run:
         self.submissions.append(submission)
         if self.fault is not None:
             raise self.fault
         return self.refusal or self.run
 
-    async def deliver(self, run: Running) -> AsyncIterator[Delta | Ended]:
+    async def deliver(self, run: Run) -> AsyncIterator[Delta | Ended]:
         for position, piece in enumerate(self.pieces):
             if position == self.hold_before:
                 await self.cancelled.wait()
@@ -67,7 +68,7 @@ class SmallJourney:
                 raise piece
             yield piece
 
-    async def cancel(self, run: Running) -> None:
+    async def cancel(self, run: Run) -> None:
         self.cancelled.set()
 
 

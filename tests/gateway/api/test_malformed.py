@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -183,4 +182,3 @@ def test_a_cut_anywhere_in_a_valid_body_is_a_problem():
     whole = body(stream=True, tools=None, seed=1)
     cuts = [read_chat_request(whole[:end]) for end in range(len(whole))]
     assert {type(cut) for cut in cuts} == {Problem}
-    assert all(len(a.message) < 200 for a, _ in pairwise(cuts))
