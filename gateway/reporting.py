@@ -13,15 +13,15 @@ from ledger.queries.costs import (
     DIMENSIONS,
     DIMENSIONS_LIMIT,
     FILTER_VALUES_LIMIT,
+    HOURS_LIMIT,
     TIME_DIMENSIONS,
     Dimension,
 )
 from ledger.queries.releases import Side
-from ledger.zones import Period, days, parse_zone, recent, to_local
+from ledger.zones import HOUR_US, Period, days, parse_zone, recent, to_local
 
 Query = Mapping[str, Sequence[str]]  # a parsed query string: name -> values in order
 
-HOUR_US = 3_600_000_000
 WITHIN_US: Final[Mapping[str, int]] = {
     "1h": HOUR_US,
     "6h": 6 * HOUR_US,
@@ -34,7 +34,6 @@ DEFAULT_WITHIN = "24h"
 DEFAULT_BY, DEFAULT_THEN = "tenant", "logical_model"
 DAYS_FROM, DAYS_TO = date(1980, 1, 1), date(2200, 1, 1)
 VALUE_LIMIT_CHARS = 200
-HOURS_LIMIT = 200  # by hour: eight days
 FILTERS: tuple[Dimension, ...] = tuple(name for name in DIMENSIONS if name not in TIME_DIMENSIONS)
 
 

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 Unit = Literal["hour", "day", "month"]
 
 QUARTER_US = 900_000_000
+HOUR_US = 4 * QUARTER_US
 PERIOD_LIMIT_DAYS = 3_660
 BUCKETS_LIMIT = 800  # a month of hours, two years of days
 ZONE_NAME_LIMIT = 64

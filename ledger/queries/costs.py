@@ -16,7 +16,7 @@ from ledger.rollups import packing
 from ledger.rollups.sums import Sums, read_series, read_sums, snapshot
 from ledger.rollups.tables import COSTS, LIVE
 from ledger.rollups.tables import DIMENSIONS as SERIES_DIMENSIONS
-from ledger.zones import LocalBucket, Period, Unit, buckets
+from ledger.zones import HOUR_US, LocalBucket, Period, Unit, buckets
 
 Dimension = Literal[
     "tenant",
@@ -40,6 +40,7 @@ DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 TIME_DIMENSIONS: tuple[Unit, ...] = get_args(Unit)
 DIMENSIONS_LIMIT = 3
 ROWS_LIMIT = 1_000
+HOURS_LIMIT = 200  # by hour: eight days
 FILTER_VALUES_LIMIT = 100
 
 _COLUMNS: dict[Dimension, str] = {
@@ -166,6 +167,8 @@ def costs(
     """
     chosen, wanted = _checked(dimensions, filters or {})
     unit = next((unit for unit in TIME_DIMENSIONS if unit in chosen), None)
+    if unit == "hour" and period.end_us - period.start_us > HOURS_LIMIT * HOUR_US:
+        raise ValueError(f"by hour for at most {HOURS_LIMIT} hours: choose a shorter period")
     times = buckets(period, unit, zone) if unit else ()
     spans = [(one.start_us, one.end_us) for one in times] or [(period.start_us, period.end_us)]
     with snapshot(connection):

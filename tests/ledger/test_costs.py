@@ -222,6 +222,12 @@ def test_what_can_not_be_asked_is_refused_by_name(connection, dimensions, filter
         costs(connection, WHOLE, dimensions, zone=UTC, filters=filters)
 
 
+def test_hours_are_for_short_periods(connection):
+    month = days(date(2025, 6, 1), date(2025, 6, 30), UTC)
+    with pytest.raises(ValueError, match="by hour for at most 200 hours"):
+        costs(connection, month, ["hour"], zone=UTC)
+
+
 def test_a_thousand_requests_of_the_source_cost_3_6_units(ledger_path, reader):
     fill(ledger_path, [receipt(request_id=f"r{number}") for number in range(1_000)], batch=250)
     total = costs(reader, WHOLE, ["tenant"], zone=UTC).total
