@@ -71,3 +71,8 @@ def load(connection: sqlite3.Connection) -> Configuration:
         evaluations_seq=evaluations_seq,
         tokenizer_revisions=tuple(sorted({route.tokenizer_revision for route in policy.routes})),
     )
+
+
+def is_empty(connection: sqlite3.Connection) -> bool:
+    """Return whether nothing was ever published or entered."""
+    return stored.current_policy(connection) is None and not stored.tenants(connection)

@@ -16,7 +16,6 @@ from gateway.policy.admission import decide
 from gateway.policy.values import (
     AdmissionContext,
     Budget,
-    CapacitySnapshot,
     Decision,
     InferenceRequest,
     Route,
@@ -45,6 +44,7 @@ class Weighed:
     request: InferenceRequest
     decision: Decision
     rates: RateTable
+    policy_revision: str
     snapshot_revision: int | None
     decided_at_us: int
     records: tuple[Record, ...]
@@ -107,26 +107,20 @@ class Desk:
         records.append(self._trace(request, decision, now_us, snapshot_revision))
         if decision.status == "rejected" or decision.route_id is None:
             return Weighed(
-                request=request, decision=decision, rates=rates, decided_at_us=now_us,
-                snapshot_revision=snapshot_revision, records=tuple(records),
+                request=request, decision=decision, rates=rates, policy_revision=policy.revision,
+                snapshot_revision=snapshot_revision, decided_at_us=now_us,
+                records=tuple(records),
             )  # fmt: skip
         route = configuration.routes[decision.route_id]
-        hold = self._take(request, decision, snapshot, now_us)
+        hold = self._take(request, decision, now_us)
         records += _hold_records(request, decision, route, hold)
         return Weighed(
-            request=request, decision=decision, rates=rates, decided_at_us=now_us,
-            snapshot_revision=snapshot_revision, records=tuple(records), hold=hold, route=route,
+            request=request, decision=decision, rates=rates, policy_revision=policy.revision,
+            snapshot_revision=snapshot_revision, decided_at_us=now_us, records=tuple(records),
+            hold=hold, route=route,
         )  # fmt: skip
 
-    def _take(
-        self,
-        request: InferenceRequest,
-        decision: Decision,
-        snapshot: CapacitySnapshot | None,
-        now_us: int,
-    ) -> Hold:
-        limit_us = self.configuration.policy.snapshot_max_age_us
-        stale = snapshot is None or now_us - snapshot.observed_at_us > limit_us
+    def _take(self, request: InferenceRequest, decision: Decision, now_us: int) -> Hold:
         hold = Hold(
             reservation_id=request.request_id,
             tenant_id=request.tenant_id,
@@ -134,7 +128,7 @@ class Desk:
             kv_tokens=decision.reserve_kv_tokens,
             cost_pico=decision.cost_pico or 0,
             taken_at_us=now_us,
-            probe=stale,
+            probe=decision.probe,
         )
         self.book.take(hold, decision.reserve_kv_tokens)
         return hold

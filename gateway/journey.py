@@ -77,7 +77,7 @@ class Journey:
         request = await self._measured(submission)
         weighed = self.desk.weigh(request, self._clock.now_us())
         if weighed.hold is None or weighed.route is None:
-            return await self._refuse(weighed, submission)
+            return await self._refuse(weighed)
         try:
             await self._store.commit(weighed.records)
         except BaseException:
@@ -152,13 +152,13 @@ class Journey:
             user_path=submission.user_path,
             task_type=submission.task_type,
             session_id=submission.session_id,
+            key_id=submission.caller.key_id,
+            tags=submission.tags,
         )
 
-    async def _refuse(self, weighed: Weighed, submission: Submission) -> Refusal:
+    async def _refuse(self, weighed: Weighed) -> Refusal:
         decision = weighed.decision
-        receipt = refusal_receipt(
-            weighed, submission, self.desk.configuration, self._clock.now_us()
-        )
+        receipt = refusal_receipt(weighed, self._clock.now_us())
         appended = await self._store.commit((*weighed.records, receipt))
         code = decision.reason_code or "INVALID_REQUEST"
         metrics.request_ended(receipt)
@@ -249,8 +249,6 @@ class Journey:
         )
         rows, receipt = closing_records(
             weighed,
-            run.submission,
-            self.desk.configuration,
             replace(outcome, timings=timings),
             self._clock.now_us(),
         )

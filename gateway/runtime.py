@@ -27,6 +27,7 @@ from ledger.queries import configuration as stored
 from ledger.queries import holds
 from ledger.reading import reader
 from ledger.rollups.projection import Rollups
+from ledger.rollups.projection import Rollups
 from ledger.store import Store
 
 log = logging.getLogger(__name__)
@@ -62,14 +63,17 @@ class Runtime:
             enter_tenants(book, with_connection, self.clock.now_us())
             for route_id in configuration.routes:
                 book.open_route(route_id)
-                desk.snapshot_filed(route_id, stored.last_snapshot_revision(with_connection, route_id))
+                desk.snapshot_filed(
+                    route_id, stored.last_snapshot_revision(with_connection, route_id)
+                )
             self.providers = {
                 "simulator": SimulatorProvider(
                     configuration.policy.routes,
                     clock=self.clock,
                     time_scale=self._time_scale,
-                    first_revision=lambda route_id: 1
-                    + stored.last_snapshot_revision(reader(self._ledger), route_id),
+                    first_revision=lambda route_id: (
+                        1 + stored.last_snapshot_revision(reader(self._ledger), route_id)
+                    ),
                 )
             }
             self.journey = Journey(

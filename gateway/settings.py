@@ -46,6 +46,7 @@ WEIGHBRIDGE_DB = Path(os.environ.get("WEIGHBRIDGE_DB", VAR_DIR / "ledger.sqlite3
 WEIGHBRIDGE_CONSOLE_DB = Path(
     os.environ.get("WEIGHBRIDGE_CONSOLE_DB", WEIGHBRIDGE_DB.with_name("console.sqlite3"))
 )
+SHARED_DIR = Path(os.environ.get("WEIGHBRIDGE_SHARED", BASE_DIR.parent / "shared"))  # real data
 TIME_SCALE = _positive_number("WEIGHBRIDGE_TIME_SCALE", 1.0)
 BODY_LIMIT_BYTES = int(_positive_number("WEIGHBRIDGE_BODY_LIMIT_BYTES", 1_048_576))
 

@@ -8,33 +8,26 @@ from collections.abc import Sequence
 
 import orjson
 
-from gateway.configuration import Configuration
 from gateway.desk import Weighed
-from gateway.providers.outcomes import Completed, Failed, Outcome, Rejected, Timings, Unknown
-from gateway.submission import Submission
+from gateway.providers.outcomes import Completed, Outcome, Rejected, Timings, Unknown, error_code
 from ledger.quantiles import nearest_rank
-from ledger.rates import Cost, Priced, price
+from ledger.rates import Cost, Priced, batch_priced, price
 from ledger.records import AttemptEvent, Receipt, Record, Settlement
 
 NOTHING = Cost(input_pico=0, cached_input_pico=0, output_pico=0, fixed_pico=0)
 
 
-def refusal_receipt(
-    weighed: Weighed, submission: Submission, configuration: Configuration, ended_at_us: int,
-    *, counted_by: str = "tokenizer",
-) -> Receipt:  # fmt: skip
+def refusal_receipt(weighed: Weighed, ended_at_us: int) -> Receipt:
     """Return the receipt of a rejected request: nothing ran, nothing is owed."""
     return _receipt(
-        weighed, submission, configuration, ended_at_us, counted_by=counted_by,
-        status="rejected", error_code=weighed.decision.reason_code, outcome=None,
-        cost=NOTHING, rate_key=None, attempts=0,
+        weighed, ended_at_us, status="rejected", code=weighed.decision.reason_code,
+        outcome=None, cost=NOTHING, rate_key=None, attempts=0,
     )  # fmt: skip
 
 
 def closing_records(
-    weighed: Weighed, submission: Submission, configuration: Configuration, outcome: Outcome,
-    ended_at_us: int, *, counted_by: str = "tokenizer",
-) -> tuple[tuple[Record, ...], Receipt]:  # fmt: skip
+    weighed: Weighed, outcome: Outcome, ended_at_us: int
+) -> tuple[tuple[Record, ...], Receipt]:
     """Return the rows that close an accepted request, the receipt last, and the receipt.
 
     An unknown is not settled: its money stays held until evidence or a named person settles it.
@@ -46,13 +39,14 @@ def closing_records(
     ran = not isinstance(outcome, Rejected)
     cost, rate_key = NOTHING, None
     if ran:
-        priced = price(weighed.rates, (route.route_id, route.identity_id), outcome.usage)
+        batch = batch_priced(request.priority)
+        keys = (route.route_id, route.identity_id)
+        priced = price(weighed.rates, keys, outcome.usage, batch=batch)
         if isinstance(priced, Priced):
             cost, rate_key = priced.cost, priced.key
-    error_code = None
-    if isinstance(outcome, Failed | Unknown | Rejected):
-        error_code = outcome.reason
-    rows: list[Record] = [
+    code = error_code(outcome)
+    rows: list[Record] = _cancel_events(request.request_id, outcome.timings, ended_at_us)
+    rows.append(
         AttemptEvent(
             attempt_id=f"{request.request_id}.0",
             request_id=request.request_id,
@@ -60,28 +54,39 @@ def closing_records(
             at_us=ended_at_us,
             outcome=outcome.status,
             provider_request_id=outcome.provider_request_id,
-            error_code=error_code,
+            error_code=code,
             input_tokens=outcome.usage.input_tokens if ran else 0,
             cached_input_tokens=outcome.usage.cached_input_tokens if ran else 0,
             output_tokens=outcome.usage.output_tokens if ran else 0,
             usage_source=outcome.usage_source,
             cost_pico=cost.total_pico,
         )
-    ]
-    if not isinstance(outcome, Unknown) and weighed.hold is not None:
+    )
+    if not isinstance(outcome, Unknown):
         rows.append(_settlement(weighed, cost.total_pico, ended_at_us))
     receipt = _receipt(
-        weighed, submission, configuration, ended_at_us, counted_by=counted_by,
-        status=outcome.status, error_code=error_code, outcome=outcome if ran else None,
-        cost=cost, rate_key=rate_key, attempts=1,
+        weighed, ended_at_us, status=outcome.status, code=code,
+        outcome=outcome if ran else None, cost=cost, rate_key=rate_key, attempts=1,
     )  # fmt: skip
     rows.append(receipt)
     return tuple(rows), receipt
 
 
+def _cancel_events(request_id: str, timings: Timings, ended_at_us: int) -> list[Record]:
+    if timings.cancel_ack_us is None:
+        return []
+    return [
+        AttemptEvent(attempt_id=f"{request_id}.0", request_id=request_id, event=event, at_us=at_us)
+        for event, at_us in (
+            ("cancel_sent", ended_at_us - timings.cancel_ack_us),
+            ("cancel_acknowledged", ended_at_us),
+        )
+    ]
+
+
 def _settlement(weighed: Weighed, spent_pico: int, ended_at_us: int) -> Settlement:
     """Posted where something was spent, voided where nothing was; an overrun is posted in full."""
-    reserved_pico = weighed.hold.cost_pico if weighed.hold else 0
+    reserved_pico = weighed.decision.cost_pico or 0
     return Settlement(
         reservation_id=weighed.request.request_id,
         request_id=weighed.request.request_id,
@@ -93,9 +98,8 @@ def _settlement(weighed: Weighed, spent_pico: int, ended_at_us: int) -> Settleme
 
 
 def _receipt(
-    weighed: Weighed, submission: Submission, configuration: Configuration, ended_at_us: int,
-    *, counted_by: str, status: str, error_code: str | None, outcome: Outcome | None,
-    cost: Cost, rate_key: str | None, attempts: int,
+    weighed: Weighed, ended_at_us: int, *, status: str, code: str | None,
+    outcome: Outcome | None, cost: Cost, rate_key: str | None, attempts: int,
 ) -> Receipt:  # fmt: skip
     request, decision, route = weighed.request, weighed.decision, weighed.route
     timings = outcome.timings if outcome else Timings()
@@ -107,7 +111,7 @@ def _receipt(
         revision=0,
         resolves_hash=None,
         tenant_id=request.tenant_id,
-        key_id=submission.caller.key_id,
+        key_id=request.key_id,
         priority=request.priority,
         user_path=request.user_path,
         task_type=request.task_type,
@@ -116,7 +120,7 @@ def _receipt(
         identity_id=route.identity_id if route else None,
         route_id=route.route_id if route else None,
         route_reason=" ".join(decision.reasons) if route else (decision.reason_code or ""),
-        policy_revision=configuration.policy.revision,
+        policy_revision=weighed.policy_revision,
         prediction_revision=route.prediction.revision if route else None,
         snapshot_revision=weighed.snapshot_revision,
         rate_table_version=weighed.rates.version,
@@ -129,7 +133,7 @@ def _receipt(
         cached_input_tokens=usage.cached_input_tokens if usage else 0,
         output_tokens=usage.output_tokens if usage else 0,
         usage_source=outcome.usage_source if outcome else None,
-        counted_by=counted_by,
+        counted_by=request.counted_by,
         queue_us=timings.queue_us,
         prefill_us=timings.prefill_us,
         first_decode_us=timings.first_decode_us,
@@ -149,7 +153,7 @@ def _receipt(
         cost_retry_and_hedge_pico=0,
         cost_total_pico=cost.total_pico,
         cost_estimated_pico=decision.cost_pico,
-        terminal_error_code=error_code,
+        terminal_error_code=code,
         schema_valid=None if schema_valid is None else int(schema_valid),
         deadline_us=request.budget.deadline_us,
         max_output_tokens=request.budget.max_output_tokens,
@@ -157,7 +161,7 @@ def _receipt(
         simulated=int(route is not None and route.provider_kind == "simulator"),
         accepted_at_us=weighed.decided_at_us,
         ended_at_us=ended_at_us,
-        tags_json=orjson.dumps(dict(submission.tags)).decode() if submission.tags else "{}",
+        tags_json=orjson.dumps(dict(request.tags)).decode() if request.tags else "{}",
     )
 
 

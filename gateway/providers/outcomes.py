@@ -4,7 +4,7 @@ A time-out is `Unknown`, never `Failed`: the caller stopped waiting, nothing mor
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from gateway.policy.values import EndState
 from ledger.rates import Usage
@@ -33,65 +33,54 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How an attempt ended, with what it is known to have used until then."""
+    """How an attempt ended, with what it is known to have used until then. One of five kinds."""
 
+    status: ClassVar[EndState]
     usage: Usage
     usage_source: UsageSource = "provider"
     provider_request_id: str | None = None
     timings: Timings = field(default_factory=Timings)
 
-    @property
-    def status(self) -> EndState:
-        raise TypeError("an outcome is one of the five kinds below")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed(Outcome):
+    status: ClassVar[EndState] = "completed"
     finish_reason: Literal["stop", "length", "tool_calls"]
     schema_valid: bool | None = None
-
-    @property
-    def status(self) -> EndState:
-        return "completed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected(Outcome):
-    """The provider refused before running it."""
+    """The provider refused before running it: of the accepted request, a failure."""
 
+    status: ClassVar[EndState] = "failed"
     reason: str
     retry_after_ms: int | None = None
-
-    @property
-    def status(self) -> EndState:
-        return "failed"  # the request was accepted here; what failed is the attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed(Outcome):
+    status: ClassVar[EndState] = "failed"
     reason: str
     retryable: bool = False
-
-    @property
-    def status(self) -> EndState:
-        return "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled(Outcome):
     """Cancelled, and the backend said so. A cancel that nobody acknowledged is `Unknown`."""
 
-    reason: str = "client_gone"
-
-    @property
-    def status(self) -> EndState:
-        return "cancelled"
+    status: ClassVar[EndState] = "cancelled"
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown(Outcome):
+    status: ClassVar[EndState] = "unknown"
     reason: str
 
-    @property
-    def status(self) -> EndState:
-        return "unknown"
+
+def error_code(outcome: Outcome) -> str | None:
+    """Return the code of what went wrong or stopped it; None of a completed one."""
+    if isinstance(outcome, Rejected | Failed | Cancelled | Unknown):
+        return outcome.reason
+    return None

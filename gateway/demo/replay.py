@@ -1,0 +1,223 @@
+"""Traffic through the whole path in virtual time: the same desk, book and settling that serve.
+
+Only the clock and the waiting differ from the live journey: arrivals, snapshots and ends are
+handled in the order of their virtual times, and rows are filed without waiting for each commit.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+
+from gateway.demo.traffic import Arrival
+from gateway.desk import Desk, Weighed
+from gateway.ids import RANDOM_BYTES
+from gateway.ids import request_id as make_request_id
+from gateway.policy.values import Budget, InferenceRequest, TokenCount
+from gateway.providers.outcomes import Cancelled, Completed, Outcome, Rejected
+from gateway.providers.simulated import PRIORITY_RANK, backend_of, capacity
+from gateway.providers.simulator import timings_of
+from gateway.settling import closing_records, refusal_receipt
+from ledger.rates import Usage
+from ledger.records import Receipt, Record
+from ledger.statements import Appended
+from ledger.store import Store
+from simulator.engine import Replica
+from simulator.scheduler import Finished, Job
+from simulator.timing import PS_PER_US
+
+SNAPSHOT_EVERY_US = 1_000_000
+COMMITS_AHEAD = 256
+"""How many commits may be on their way to the disk before the replay waits for the oldest."""
+RETAINED_JOBS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """An accepted request on its replica."""
+
+    weighed: Weighed
+    arrival: Arrival
+
+
+class VirtualRoute:
+    """A route's replicas in virtual time; the least loaded takes the next job."""
+
+    def __init__(self, desk: Desk, route_id: str) -> None:
+        backend = backend_of(desk.configuration.routes[route_id])
+        self.route_id = route_id
+        self.replicas = [
+            Replica(backend.config, backend.model, retain_finished=RETAINED_JOBS)
+            for _ in range(backend.replicas)
+        ]
+
+    def least_loaded(self) -> Replica:
+        return min(self.replicas, key=lambda replica: replica.outstanding)
+
+
+class Replay:
+    """Replays arrivals from `start_us` on; `receipts` sees each receipt as it is made."""
+
+    def __init__(
+        self,
+        *,
+        desk: Desk,
+        store: Store,
+        start_us: int,
+        seed: int,
+        first_revision: int,
+        receipts: Callable[[Receipt], None],
+    ) -> None:
+        self._desk, self._store, self._start_us = desk, store, start_us
+        self._random = random.Random(seed)  # noqa: S311 - ids of a replay, not secrets
+        self._revision = first_revision
+        self._receipts = receipts
+        self._running: dict[int | str, Running] = {}
+        self._commits: deque[Future[tuple[Appended, ...]]] = deque()
+        self._routes = {
+            route_id: VirtualRoute(desk, route_id) for route_id in desk.configuration.routes
+        }
+
+    def run(self, arrivals: Iterable[Arrival]) -> Iterator[int]:
+        """Replay everything, yielding the number of arrivals done, and wait for the disk."""
+        next_snapshot_us = 0
+        done = 0
+        for arrival in arrivals:
+            while next_snapshot_us <= arrival.at_us:
+                self._observe(next_snapshot_us)
+                next_snapshot_us += SNAPSHOT_EVERY_US
+            self._advance(arrival.at_us)
+            self._arrive(arrival)
+            done += 1
+            yield done
+        at_us = next_snapshot_us
+        while self._running:
+            self._observe(at_us)
+            at_us += SNAPSHOT_EVERY_US
+        while self._commits:
+            self._commits.popleft().result()
+
+    def _arrive(self, arrival: Arrival) -> None:
+        now_us = self._start_us + arrival.at_us
+        request = self._request(arrival, now_us)
+        weighed = self._desk.weigh(request, now_us)
+        if weighed.route is None:
+            receipt = refusal_receipt(weighed, now_us)
+            self._file((*weighed.records, receipt))
+            self._receipts(receipt)
+            return
+        self._file(weighed.records)
+        patience_us = arrival.deadline_us
+        if arrival.hang_up_after_us is not None:
+            patience_us = min(patience_us, arrival.hang_up_after_us)
+        replica = self._routes[weighed.route.route_id].least_loaded()
+        self._running[request.request_id] = Running(weighed=weighed, arrival=arrival)
+        replica.submit(
+            Job(
+                job_id=request.request_id,
+                arrival_ps=arrival.at_us * PS_PER_US,
+                input_tokens=arrival.input_tokens,
+                output_tokens=min(arrival.output_tokens, arrival.max_output_tokens),
+                priority=PRIORITY_RANK[arrival.priority],
+                cancel_ps=(arrival.at_us + patience_us) * PS_PER_US,
+            )
+        )
+
+    def _request(self, arrival: Arrival, now_us: int) -> InferenceRequest:
+        """Return the arrival as admission sees it; its counts are the trace's, and say so."""
+        configuration = self._desk.configuration
+        model = configuration.model(arrival.logical_model)
+        return InferenceRequest(
+            request_id=make_request_id(now_us, self._random.randbytes(RANDOM_BYTES)),
+            tenant_id=arrival.tenant_id,
+            logical_model=arrival.logical_model,
+            priority=arrival.priority,
+            budget=Budget(
+                max_input_tokens=model.max_input_tokens,
+                max_output_tokens=arrival.max_output_tokens,
+                max_total_tokens=model.max_total_tokens,
+                deadline_us=arrival.deadline_us,
+            ),
+            input_tokens=tuple(
+                [
+                    TokenCount(tokenizer_revision=revision, tokens=arrival.input_tokens)
+                    for revision in configuration.tokenizer_revisions
+                ]
+            ),
+            required_capabilities=("json_schema",) if arrival.wants_schema else (),
+            user_path="interactive" if arrival.priority == "interactive" else "background",
+            task_type=arrival.task_type,
+            key_id="replay",
+            counted_by="trace",
+        )
+
+    def _advance(self, to_us: int) -> None:
+        """End what ends up to a virtual time, in the order of the ends."""
+        ends = [
+            (finished.done_ps, replica, finished)
+            for route in self._routes.values()
+            for replica in route.replicas
+            for finished in replica.advance_to(to_us * PS_PER_US)
+        ]
+        ends.sort(key=lambda end: end[0])
+        for _, replica, finished in ends:
+            self._end(replica, finished)
+
+    def _end(self, replica: Replica, finished: Finished) -> None:
+        running = self._running.pop(finished.job_id)
+        weighed = running.weighed
+        outcome = _outcome(replica, finished, running)
+        ended_at_us = self._start_us + finished.done_ps // PS_PER_US
+        rows, receipt = closing_records(weighed, outcome, ended_at_us)
+        self._file(rows)
+        if weighed.hold is not None:
+            self._desk.book.settle(weighed.hold, receipt.cost_total_pico)
+        self._receipts(receipt)
+
+    def _observe(self, at_us: int) -> None:
+        self._advance(at_us)
+        for route in self._routes.values():
+            parts = [replica.snapshot(at_us * PS_PER_US) for replica in route.replicas]
+            self._desk.book.observe(
+                capacity(route.route_id, self._revision, self._start_us + at_us, parts)
+            )
+        self._revision += 1
+
+    def _file(self, rows: tuple[Record, ...]) -> None:
+        if len(self._commits) >= COMMITS_AHEAD:
+            self._commits.popleft().result()
+        self._commits.append(self._store.append(rows))
+
+
+def _outcome(replica: Replica, finished: Finished, running: Running) -> Outcome:
+    """Return a simulated end as an outcome; the network of virtual time takes no time."""
+    arrival = running.arrival
+    usage = Usage(
+        input_tokens=arrival.input_tokens,
+        output_tokens=finished.output_tokens,
+        cached_input_tokens=finished.cached_tokens,
+    )
+    if finished.outcome == "refused":
+        return Rejected(usage=usage, reason="PROVIDER_REFUSED")
+    times_ps: list[int] = []
+    if finished.first_token_ps is not None:
+        times_ps = replica.token_times_ps(finished.job_id).tolist()
+    timings = timings_of(finished, times_ps)
+    if timings.queue_us is not None and timings.prefill_us is not None:
+        first_token_us = timings.queue_us + timings.prefill_us
+        timings = replace(timings, first_token_us=first_token_us, first_byte_network_us=0)
+    provider_request_id = f"sim-{finished.job_id}"
+    if finished.outcome == "cancelled":
+        hung_up = arrival.hang_up_after_us is not None
+        patience_us = min(arrival.deadline_us, arrival.hang_up_after_us or arrival.deadline_us)
+        asked_ps = finished.arrival_ps + patience_us * PS_PER_US
+        timings = replace(timings, cancel_ack_us=max(0, (finished.done_ps - asked_ps) // PS_PER_US))
+        return Cancelled(
+            usage=usage, timings=timings, provider_request_id=provider_request_id,
+            reason="client_gone" if hung_up else "DEADLINE_EXCEEDED",
+        )  # fmt: skip
+    return Completed(
+        usage=usage, timings=timings, provider_request_id=provider_request_id,
+        finish_reason="stop" if arrival.output_tokens <= arrival.max_output_tokens else "length",
+    )  # fmt: skip

@@ -1,0 +1,190 @@
+"""The embedded backend: simulated replicas driven by the clock, tokens when they are due (PRV-1)."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
+
+from gateway.clock import Clock
+from gateway.policy.values import CapacitySnapshot, Route
+from gateway.providers.base import Call
+from gateway.providers.outcomes import Cancelled, Completed, Outcome, Rejected, Timings
+from gateway.providers.simulated import PRIORITY_RANK, backend_of, capacity
+from gateway.providers.simulated_text import json_pieces, natural_length, word_pieces
+from gateway.schemas import matches_schema
+from gateway.submission import Delta
+from ledger.rates import Usage
+from simulator.engine import Replica
+from simulator.live import LiveReplica, TokenStream
+from simulator.scheduler import Finished, Job
+from simulator.timing import PS_PER_US
+
+log = logging.getLogger(__name__)
+
+RETAINED_JOBS = 1_024
+"""How many ended jobs a replica still knows, for their token times."""
+
+
+class SimulatedRoute:
+    """The replicas behind one route, each run by a task of its own."""
+
+    def __init__(self, route: Route, clock: Clock, time_scale: float, first_revision: int) -> None:
+        backend = backend_of(route)
+        self.route_id = route.route_id
+        self._revision = first_revision
+        self._clock = clock
+        self.replicas = [
+            LiveReplica(
+                Replica(backend.config, backend.model, retain_finished=RETAINED_JOBS),
+                lambda: clock.now_us() * PS_PER_US,
+                time_scale=time_scale,
+            )
+            for _ in range(backend.replicas)
+        ]
+
+    def least_loaded(self) -> LiveReplica:
+        return min(self.replicas, key=lambda live: live.replica.outstanding)
+
+    def snapshot(self) -> CapacitySnapshot:
+        parts = [live.snapshot() for live in self.replicas]
+        taken = capacity(self.route_id, self._revision, self._clock.now_us(), parts)
+        self._revision += 1
+        return taken
+
+
+class SimulatorProvider:
+    """Runs attempts on the simulated replicas of their routes."""
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        *,
+        clock: Clock,
+        time_scale: float,
+        first_revision: Callable[[str], int],
+    ) -> None:
+        self._clock = clock
+        self._time_scale = time_scale
+        self._routes = {
+            route.route_id: SimulatedRoute(route, clock, time_scale, first_revision(route.route_id))
+            for route in routes
+            if route.provider_kind == "simulator"
+        }
+        self.tasks = [
+            asyncio.create_task(live.run(), name=f"simulator {route_id}.{index}")
+            for route_id, simulated in self._routes.items()
+            for index, live in enumerate(simulated.replicas)
+        ]
+
+    def start(self, call: Call) -> "SimulatedAttempt":
+        live = self._routes[call.route.route_id].least_loaded()
+        return SimulatedAttempt(call, live, self._clock, self._time_scale)
+
+    def snapshot(self, route: Route) -> CapacitySnapshot | None:
+        return self._routes[route.route_id].snapshot()
+
+    async def close(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+class SimulatedAttempt:
+    """One job on one replica, its tokens as text."""
+
+    def __init__(self, call: Call, live: LiveReplica, clock: Clock, time_scale: float) -> None:
+        self._call, self._live, self._clock, self._time_scale = call, live, clock, time_scale
+        self._seed = call.attempt_id if call.seed is None else str(call.seed)
+        self._pieces = self._prepared()
+        self._complete = len(self._pieces) <= call.max_output_tokens
+        self._cancel_reason: str | None = None
+        self._cancel_sent_us = 0
+        self._cancelling: asyncio.Task[Finished | None] | None = None
+        self._stream: TokenStream = live.submit(
+            Job(
+                job_id=call.attempt_id,
+                arrival_ps=0,  # the live replica sets it to now
+                input_tokens=call.input_tokens,
+                output_tokens=min(len(self._pieces), call.max_output_tokens),
+                priority=PRIORITY_RANK[call.priority],
+            )
+        )
+
+    async def events(self) -> AsyncIterator[Delta | Outcome]:
+        text = []
+        async for index in self._stream:
+            piece = self._pieces[index]
+            text.append(piece)
+            yield Delta(text=piece, tokens=1)
+        yield self._outcome(await self._stream.ended(), text)
+
+    def cancel(self, reason: str) -> None:
+        if self._cancelling is None:
+            self._cancel_reason, self._cancel_sent_us = reason, self._clock.now_us()
+            self._cancelling = asyncio.ensure_future(self._live.cancel(self._call.attempt_id))
+
+    def _prepared(self) -> list[str]:
+        call = self._call
+        if call.schema is not None:
+            return json_pieces(self._seed, call.schema)
+        wanted = call.max_output_tokens if call.ignore_eos else natural_length(self._seed)
+        return list(word_pieces(self._seed, min(wanted, call.max_output_tokens + 1)))
+
+    def _outcome(self, finished: Finished, text: list[str]) -> Outcome:
+        usage = Usage(
+            input_tokens=self._call.input_tokens,
+            output_tokens=finished.output_tokens,
+            cached_input_tokens=finished.cached_tokens,
+        )
+        timings = self._timings(finished)
+        if finished.outcome == "completed":
+            return Completed(
+                usage=usage,
+                timings=timings,
+                provider_request_id=f"sim-{self._call.attempt_id}",
+                finish_reason="stop" if self._complete else "length",
+                schema_valid=self._schema_valid(text),
+            )
+        if finished.outcome == "cancelled":
+            return Cancelled(
+                usage=usage,
+                timings=replace(timings, cancel_ack_us=self._clock.now_us() - self._cancel_sent_us),
+                provider_request_id=f"sim-{self._call.attempt_id}",
+                reason=self._cancel_reason or "backend",
+            )
+        return Rejected(usage=usage, reason="PROVIDER_REFUSED")
+
+    def _timings(self, finished: Finished) -> Timings:
+        times_ps: list[int] = []
+        if finished.first_token_ps is not None:
+            times_ps = self._live.replica.token_times_ps(self._call.attempt_id).tolist()
+        return timings_of(finished, times_ps, self._time_scale)
+
+    def _schema_valid(self, text: list[str]) -> bool | None:
+        if self._call.schema is None:
+            return None
+        return matches_schema("".join(text), self._call.schema)
+
+
+def timings_of(finished: Finished, times_ps: list[int], time_scale: float = 1.0) -> Timings:
+    """Return a simulated job's phases in real µs; each simulated duration is divided by the scale.
+
+    The engine emits the first token at the end of the iteration that completes the prefill, so
+    there is no separate first decode: it is 0.
+    """
+
+    def us(duration_ps: int) -> int:
+        return round(duration_ps / (PS_PER_US * time_scale))
+
+    if finished.scheduled_ps is None:
+        return Timings()
+    queue_us = us(finished.scheduled_ps - finished.arrival_ps)
+    if finished.first_token_ps is None:
+        return Timings(queue_us=queue_us)
+    return Timings(
+        queue_us=queue_us,
+        prefill_us=us(finished.first_token_ps - finished.scheduled_ps),
+        first_decode_us=0,
+        decode_us=us(finished.done_ps - finished.first_token_ps),
+        itl_us=tuple([us(b - a) for a, b in zip(times_ps, times_ps[1:], strict=False)]),
+    )
