@@ -104,12 +104,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """Lines over two axes; `marks` are thresholds across the plot."""
+    """Lines over two axes; `marks` are lines across the plot, alarming ones unless `quiet`."""
 
     lines: tuple[Line, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     marks: tuple[Tick, ...] = ()
+    quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,11 +160,10 @@ def time_series(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """Counts by ascending upper edges (µs): `edges[i]` is the longest that bin i holds."""
+    """Bins (low_us, high_us, count), ascending and without overlap."""
 
     label: str
-    edges_us: tuple[int, ...]
-    counts: tuple[int, ...]
+    bins: tuple[tuple[int, int, int], ...]
 
 
 def ecdf(distributions: Sequence[Distribution]) -> Plot | None:
@@ -172,29 +172,25 @@ def ecdf(distributions: Sequence[Distribution]) -> Plot | None:
     Two distributions lie over one another, so a worse tail is seen where the curves part at the
     top. None where there is nothing to draw.
     """
-    filled = [each for each in distributions if sum(each.counts)]
     edges = [
-        edge
-        for each in filled
-        for edge, count in zip(each.edges_us, each.counts, strict=True)
-        if count and edge > 0
+        edge for each in distributions for low, high, n in each.bins if n for edge in (low, high)
     ]
     if not edges:
         return None
-    low, high = math.log10(min(edges) / 1.15), math.log10(max(edges) * 1.05)
+    low, high = math.log10(max(1, min(edges)) / 1.15), math.log10(max(1, *edges) * 1.05)
 
     def place(x: float, y: float) -> tuple[float, float]:
         return (math.log10(max(x, 10**low)) - low) / (high - low), 1 - y
 
     lines = []
     for index, each in enumerate(distributions):
-        total, seen = sum(each.counts), 0
+        total, seen = sum(count for _, _, count in each.bins), 0
         points: list[tuple[float, float | None]] = [(10**low, 0.0)] if total else []
-        for edge, count in zip(each.edges_us, each.counts, strict=True):
+        for first, last, count in each.bins:
             if count:
-                points.append((float(edge), seen / total))
+                points.append((float(first), seen / total))
                 seen += count
-                points.append((float(edge), seen / total))
+                points.append((float(last), seen / total))
         points += [(10**high, 1.0)] if total else []
         lines.append(Line(label=each.label, colour=colour(index), path=path(points, place)))
     return Plot(
@@ -209,6 +205,7 @@ def ecdf(distributions: Sequence[Distribution]) -> Plot | None:
         marks=tuple(
             Tick(at=percent(1 - share), label=name) for share, name in ((0.95, "p95"), (0.99, ""))
         ),
+        quiet=True,
     )
 
 
@@ -323,10 +320,15 @@ def ticks(low: float, high: float, wanted: int = TICKS_WANTED) -> tuple[float, .
 
 
 def log_ticks(low: float, high: float) -> tuple[float, ...]:
-    """1, 2 and 5 times powers of ten within low..high; only the powers where that is too many."""
+    """1, 2 and 5 times powers of ten within low..high; only the powers where that is too many.
+
+    Where it is fewer than three, evenly spaced round values instead.
+    """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     fine = [10.0**power * factor for power in powers for factor in (1, 2, 5)]
     found = [value for value in fine if low <= value <= high]
     if len(found) > 8:
         found = [10.0**power for power in powers if low <= 10.0**power <= high]
+    if len(found) < 3:
+        return ticks(low, high, 4)
     return tuple(found)

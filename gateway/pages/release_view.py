@@ -10,7 +10,12 @@ from gateway.pages.charts import Distribution, Plot, ecdf
 from gateway.pages.formatting import NONE, milliseconds, percent, thousands, units
 from ledger.distributions import Latency, Metric
 from ledger.queries.releases import Comparison, Offered, Side
-from ledger.releases import RatioTest, TailTest
+from ledger.releases import (
+    TAIL_BASELINE_MINIMUM,
+    TAIL_CANARY_MINIMUM,
+    RatioTest,
+    TailTest,
+)
 
 METRIC_NAMES: dict[Metric, str] = {
     "ttft": "Time to first token",
@@ -67,7 +72,7 @@ def choose(query: QueryDict, offered: Sequence[Offered]) -> Chosen | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantileRow:
-    """One quantile of both sides in ms, and by how much the candidate is slower."""
+    """One quantile of both sides in ms; `worse`: the candidate is slower by over a tenth."""
 
     name: str
     baseline: str
@@ -118,8 +123,7 @@ def _metric_card(
             [
                 Distribution(
                     label=label,
-                    edges_us=tuple(bin.high_us for bin in latency.bins),
-                    counts=tuple(bin.count for bin in latency.bins),
+                    bins=tuple((each.low_us, each.high_us, each.count) for each in latency.bins),
                 )
                 for label, latency in zip(labels, (first, second), strict=True)
             ]
@@ -151,7 +155,7 @@ def _rows(first: Latency, second: Latency) -> tuple[QuantileRow, ...]:
                 candidate=milliseconds(after),
                 difference=("+" if known and (difference or 0) > 0 else "")
                 + milliseconds(difference),
-                worse=(difference or 0) > 0,
+                worse=difference is not None and difference * 10 > (before or 0),
             )
         )
     return tuple(rows)
@@ -162,7 +166,13 @@ def _tail_words(test: TailTest) -> str:
     over = f"{test.exceeding:,} of {test.canary_count:,} candidate requests"
     limit = f"{milliseconds(round(test.threshold_us))} ms, the baseline's p99 and a tenth"
     p = f"p = {test.p_value:.4f}"
-    return f"{over} took longer than {limit} ({p}; fails at 0.01 or less)."
+    said = f"{over} took longer than {limit} ({p}; fails at 0.01 or less)."
+    if test.verdict == "INCONCLUSIVE":
+        said += (
+            f" Too few to decide: it needs {TAIL_BASELINE_MINIMUM:,} of the baseline and "
+            f"{TAIL_CANARY_MINIMUM:,} of the candidate."
+        )
+    return said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

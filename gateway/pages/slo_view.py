@@ -88,7 +88,7 @@ def card(report: SloReport, means: Mapping[str, Mean | None]) -> Card:
         title=definition.title,
         state=status.state,
         chip=_STATE_CHIPS[status.state],
-        said=_SAID[status.state],
+        said=_said(status.state, left),
         target=_ppm(definition.target_ppm),
         threshold=duration(definition.threshold_us) if definition.threshold_us else "",
         covers=_covers(definition),
@@ -112,6 +112,12 @@ def card(report: SloReport, means: Mapping[str, Mean | None]) -> Card:
         contrast=_contrast(definition, status.state, means),
         drill="&".join(f"priority={name}" for name in definition.selector.priorities[:1]),
     )
+
+
+def _said(state: str, left: Fraction | None) -> str:
+    if state == "OK" and left is not None and left < 0:
+        return "not burning too fast now, but more than its budget is spent"
+    return _SAID[state]
 
 
 def _ppm(ppm: int) -> str:

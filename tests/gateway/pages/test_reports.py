@@ -1,0 +1,174 @@
+"""Costs, SLO burn and releases, as Django's client gets them."""
+
+import csv
+import hashlib
+import io
+import re
+from datetime import UTC
+from pathlib import Path
+from urllib.parse import parse_qs, urlparse
+
+import pytest
+from django.http import QueryDict
+from django.test import Client
+
+from gateway.clock import SystemClock
+from gateway.pages.cost_view import GROUPINGS, drill_query, export
+from gateway.pages.formatting import units
+from ledger.money import parse_units
+from gateway.pages.receipt_filters import FilterForm
+from ledger.queries.costs import CostRow, CostSums, CostTable, costs
+from ledger.queries.receipts import filter_options, receipt_page
+from ledger.zones import QUARTER_US, Period, parse_zone, recent
+from tests.gateway.pages.test_receipts import HX, text_of
+from tests.sample_console import RELEASE, fill
+
+COUNT = 240
+DAY_US = 86_400_000_000
+
+
+@pytest.fixture
+def now_us(ledger_path: Path) -> int:
+    """When the ledger's receipts end: now, on the clock that the pages read."""
+    at_us = SystemClock().now_us()
+    fill(ledger_path, count=COUNT, end_us=at_us, span_us=4 * 3_600_000_000)
+    return at_us
+
+
+def rows_of(answer) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(answer.content.decode(), newline="")))
+
+
+@pytest.mark.parametrize("zone", ["UTC", "%2B05:30"])
+def test_every_grouping_adds_up_to_the_receipts_to_the_pico_unit(
+    now_us: int, viewer: Client, reader, zone: str
+):
+    whole = reader.execute("SELECT sum(cost_total_pico), count(*) FROM receipt").fetchone()
+    for by in GROUPINGS:
+        answer = viewer.get(f"/costs.csv?by={by}&then=priority&within=24h&zone={zone}")
+        *parts, total = rows_of(answer)
+        assert sum(parse_units(row["cost_units"]) for row in parts) == whole[0]
+        assert sum(int(row["requests"]) for row in parts) == whole[1] == COUNT
+        assert parse_units(total["cost_units"]) == whole[0]
+
+
+def test_the_page_and_the_csv_show_the_same_numbers(now_us: int, viewer: Client):
+    said = text_of(viewer.get("/costs?by=tenant&then=logical_model"))
+    for row in rows_of(viewer.get("/costs.csv?by=tenant&then=logical_model")):
+        for column in ("cost_units", "waste_units", "cost_per_completed_units"):
+            assert units(parse_units(row[column])) in said
+        assert f"{int(row['requests']):,}" in said
+
+
+def test_the_export_says_how_many_rows_it_has_and_its_hash(now_us: int, viewer: Client):
+    answer = viewer.get("/costs.csv")
+    assert int(answer["X-Row-Count"]) == len(rows_of(answer))
+    assert answer["X-Content-SHA256"] == hashlib.sha256(answer.content).hexdigest()
+    assert answer["Content-Disposition"] == 'attachment; filename="costs.csv"'
+
+
+def test_a_row_drills_down_to_the_very_receipts_that_it_sums(now_us: int, viewer: Client, reader):
+    for by, then in (("tenant", "logical_model"), ("route", "status"), ("hour", "reason")):
+        table = costs(reader, recent(now_us, DAY_US), [by, then], zone=parse_zone("+05:30"))
+        body = viewer.get(f"/costs?by={by}&then={then}&zone=%2B05:30").content.decode()
+        links = re.findall(r'href="/receipts\?([^"]+)" aria-label="Receipts of', body)
+        assert len(links) == len(table.rows)
+        for link, row in zip(links, table.rows, strict=True):
+            form = FilterForm(QueryDict(link.replace("&amp;", "&")), filter_options(reader))
+            assert form.is_valid()
+            found = receipt_page(reader, form.wanted(now_us), limit=200).receipts
+            assert len(found) == min(200, row.sums.receipts)
+            if len(found) < 200:
+                total = sum(item.record.cost_total_pico for item in found)
+                assert total == row.sums.cost_total_pico
+
+
+def test_text_that_a_spreadsheet_would_run_gets_an_apostrophe():
+    period = Period(start_us=0, end_us=QUARTER_US)
+    rows = tuple(
+        CostRow(values=(name,), sums=CostSums()) for name in ("=1+1", "@x", "-1", "\tx", "acme")
+    )
+    table = CostTable(
+        period=period,
+        zone=UTC,
+        dimensions=("tenant",),
+        filters=(),
+        rows=rows,
+        others=None,
+        others_count=0,
+        total=CostSums(),
+        time_buckets=(),
+    )
+    first = [line.split(",")[0] for line in export(table).text.splitlines()]
+    assert first == ["tenant", "'=1+1", "'@x", "'-1", "'\tx", "acme", "total"]
+    assert drill_query(table.drill(rows[0])).startswith("tenant=%3D1%2B1&since=1970-01-01T00%3A00")
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("by=moon", "can't group by 'moon'"),
+        ("zone=Mars/Base", "is no time zone"),
+        ("within=3y", "no range '3y'"),
+        ("first=2026-02-31", "first is no day; write it as 2026-01-31"),
+        ("first=2026-02-03&last=2026-02-01", "is before the first"),
+        ("by=hour&then=day", "choose one of hour, day and month"),
+    ],
+)
+def test_a_question_that_cant_be_asked_is_said_on_page_and_in_the_export(
+    viewer: Client, query: str, said: str
+):
+    page = text_of(viewer.get(f"/costs?{query}")).replace("&#x27;", "'")
+    assert said in page
+    export = viewer.get(f"/costs.csv?{query}")
+    assert export.status_code == 400
+    assert said in export.content.decode()
+
+
+@pytest.mark.parametrize("page", ["/costs", "/slo", "/releases"])
+def test_on_an_empty_ledger_a_report_says_that_it_has_no_data(viewer: Client, page: str):
+    said = text_of(viewer.get(page))
+    assert any(words in said for words in ("No costs", "NO_DATA", "Nothing to compare"))
+
+
+@pytest.mark.parametrize("page", ["/costs", "/slo", "/releases"])
+def test_a_report_comes_whole_or_as_its_partial(now_us: int, viewer: Client, page: str):
+    assert "<html" in viewer.get(page).content.decode()
+    part = viewer.get(page, headers=HX).content.decode()
+    assert "<html" not in part
+    assert 'id="results"' in part
+
+
+def test_the_slo_page_shows_windows_with_their_counts(now_us: int, viewer: Client):
+    said = text_of(viewer.get("/slo"))
+    assert "Interactive requests get their first token within 1 s" in said
+    assert re.search(r"1 h: [\d,]+ bad of [\d,]+", said)
+    assert "14.40" in said
+
+
+def test_the_release_page_compares_the_arms_of_the_release(now_us: int, viewer: Client):
+    said = text_of(viewer.get("/releases"))
+    assert f"Baseline {RELEASE}/baseline" in said
+    assert f"Candidate {RELEASE}/canary" in said
+    assert "p99" in said
+    assert "Too few to decide" in said or "No tail test" in said
+
+
+def test_two_identities_can_be_compared_by_name(now_us: int, viewer: Client):
+    said = text_of(viewer.get("/releases?baseline=mid_7c1f&candidate=mid_b04e&priority=normal"))
+    assert "Baseline mid_7c1f" in said
+    assert "priority normal" in said
+
+
+def test_sides_that_share_no_model_are_refused_by_name(now_us: int, viewer: Client):
+    said = text_of(viewer.get("/releases?baseline=mid_7c1f&candidate=mid_e552"))
+    assert "mid_7c1f and mid_e552 have no traffic of one logical model" in said
+
+
+def test_a_drill_link_is_a_plain_receipts_url(now_us: int, viewer: Client):
+    body = viewer.get("/costs?by=route&then=").content.decode()
+    link = re.search(r'href="(/receipts\?[^"]*route=-[^"]*)"', body)
+    assert link is not None
+    query = parse_qs(urlparse(link[1].replace("&amp;", "&")).query)
+    assert query["route"] == ["-"]
+    assert set(query) == {"route", "since", "until"}
