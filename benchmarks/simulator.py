@@ -15,6 +15,7 @@ import sys
 import time
 import venv
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -144,9 +145,7 @@ def growth(jobs: JobArrays) -> list[tuple[int, float]]:
     for count in (1_000, 10_000, 100_000, 1_000_000):
         part = repeated(jobs, count)
         runs = 3 if count < 1_000_000 else 1
-        rows.append(
-            (count, count / best_rate(lambda part=part: simulate(part, ROOMY, MODEL), count, runs))
-        )
+        rows.append((count, count / best_rate(partial(simulate, part, ROOMY, MODEL), count, runs)))
     return rows
 
 
@@ -161,7 +160,7 @@ def peer_python() -> Path:
         venv.create(PEER_ENVIRONMENT, with_pip=True)
     has_it = subprocess.run([python, "-c", "import dynamo._core"], capture_output=True, check=False)
     if has_it.returncode:
-        pip = [python, "-m", "pip", "install", "--quiet", PEER_PACKAGE]
+        pip = [str(python), "-m", "pip", "install", "--quiet", PEER_PACKAGE]
         installed = subprocess.run(pip, capture_output=True, text=True, check=False)
         if installed.returncode:
             raise PeerMissingError(installed.stderr.strip().splitlines()[-1])
@@ -190,7 +189,7 @@ def peer_rate(jobs: JobArrays, workers: int, *, cached: bool, blocks: int) -> fl
             }
             lines.write(json.dumps(row) + "\n")
     run = subprocess.run(
-        [python, "-c", PEER_SCRIPT, trace, str(workers), str(cached), str(blocks)],
+        [str(python), "-c", PEER_SCRIPT, str(trace), str(workers), str(cached), str(blocks)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     if run.returncode:
@@ -210,7 +209,8 @@ def main() -> None:
     options = parser.parse_args()
     if not TRACE.exists():
         sys.exit(f"not run: {TRACE.name} is absent (set WEIGHBRIDGE_SHARED)")
-    jobs, figures = read_trace(), {}
+    jobs = read_trace()
+    figures: dict[str, float] = {}
     requests = len(jobs)
     one = best_rate(lambda: simulate(jobs, ROOMY, MODEL), requests)
     starved = best_rate(lambda: simulate(jobs, STARVED, MODEL), requests)
@@ -225,7 +225,7 @@ def main() -> None:
     )
     for count, each in ((128, 1000), (1024, 1000)):
         lanes = lanes_of(jobs, count, each)
-        rate = best_rate(lambda lanes=lanes: simulate_lanes(lanes), count * each, runs=2)
+        rate = best_rate(partial(simulate_lanes, lanes), count * each, runs=2)
         figures[f"lanes_{count}"] = rate
         wanted = ">= 500,000" if count == 1024 else ""
         show(f"{count} lanes together: requests/s", f"{rate:,.0f}", wanted)

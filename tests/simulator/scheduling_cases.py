@@ -1,5 +1,6 @@
 """Random workloads for replicas: small pools on purpose, ties, cancels, shared prefixes."""
 
+import os
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -8,6 +9,10 @@ from simulator.batch import SimulationResult
 from simulator.oracle import Oracle
 from simulator.scheduler import OUTCOMES, Job, ReplicaConfig
 from simulator.timing import TimeModel
+
+
+WORKLOADS = 20_000 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 2_000
+"""On how many random workloads oracle, engine and lanes must agree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.batch import job_arrays, jobs_to_arrays, simulate
@@ -15,7 +15,13 @@ from simulator.oracle import Oracle
 from simulator.scheduler import Job, ReplicaConfig
 from simulator.timing import PS_PER_US, TimeModel
 from tests.shared_data import shared_data_path
-from tests.simulator.scheduling_cases import Case, cases, rows_of_oracle, rows_of_result
+from tests.simulator.scheduling_cases import (
+    WORKLOADS,
+    Case,
+    cases,
+    rows_of_oracle,
+    rows_of_result,
+)
 
 FLAT = TimeModel(name="flat", breakpoints=((0, 10),))
 MEASURED = TimeModel(
@@ -28,6 +34,7 @@ MEASURED = TimeModel(
 )
 
 
+@settings(max_examples=WORKLOADS)
 @given(cases())
 def test_a_whole_trace_equals_the_oracle_bit_for_bit(case: Case):
     oracle = Oracle(case.jobs, case.config, case.model).run()
@@ -68,7 +75,7 @@ def test_a_replica_driven_in_any_steps_equals_the_oracle(case: Case, data: st.Da
             check_view(replica, case, oracle)
         finished += replica.advance_to(at)
         if kind == 0:
-            replica.submit(replace(case.jobs[job_id], cancel_ps=None))
+            replica.submit(replace(case.jobs[int(job_id)], cancel_ps=None))
         else:
             replica.cancel(job_id, at)
     while (due := replica.next_event_ps()) is not None:

@@ -44,16 +44,17 @@ def test_unlike_replicas_behind_least_loaded_equal_replicas_driven_one_by_one(
     fleet = Fleet(jobs_to_arrays(case.jobs), members).run()
     replicas = [Replica(config, model) for config, model in members]
     largest = max(config.max_servable_tokens for config, _ in members)
-    for job in sorted(case.jobs, key=lambda job: (job.arrival_ps, job.job_id)):
+    for job in sorted(case.jobs, key=lambda job: (job.arrival_ps, int(job.job_id))):
+        row = int(job.job_id)
         for replica in replicas:
             if job.arrival_ps > replica.now_ps:  # what ends with an arrival is seen by later ones
                 replica.advance_to(job.arrival_ps)
         if job.input_tokens + job.output_tokens > largest:
-            assert fleet.replica[job.job_id] == NOT_ROUTED
+            assert fleet.replica[row] == NOT_ROUTED
             continue
         chosen = min(range(len(replicas)), key=lambda i: (replicas[i].outstanding, i))
         servable = job.input_tokens + job.output_tokens <= members[chosen][0].max_servable_tokens
-        assert fleet.replica[job.job_id] == (chosen if servable else NOT_ROUTED)
+        assert fleet.replica[row] == (chosen if servable else NOT_ROUTED)
         if servable:
             replicas[chosen].submit(job)
     for index, replica in enumerate(replicas):
@@ -150,6 +151,7 @@ def test_backlogged_tenants_get_tokens_in_proportion_to_their_weights(items, qua
     served = dict.fromkeys("abc", 0)
     while all(left.values()):
         taken = queue.take(0)
+        assert taken is not None
         served[taken.tenant] += taken.tokens
         left[taken.tenant] -= 1
         if not all(left.values()):
@@ -166,7 +168,8 @@ def test_within_a_tenant_and_rank_first_in_is_first_out_and_ranks_go_first(items
     queue = FairQueue(ROOMY)
     for number, (tenant, rank) in enumerate(items):
         queue.offer(waiting(number, tenant, rank))
-    order = [queue.take(0) for _ in items]
+    order = [taken for _ in items if (taken := queue.take(0)) is not None]
+    assert len(order) == len(items)
     assert queue.take(0) is None and queue.tokens == 0 and len(queue) == 0
     assert [item.rank for item in order] == sorted(item.rank for item in order)
     for tenant in "ab":

@@ -22,7 +22,7 @@ def test_each_job_ends_exactly_once_in_order_and_within_the_limits(case: Case):
         times = oracle.tokens_ps[end.job_id]
         assert len(times) == end.output_tokens and all(a < b for a, b in pairwise(times))
         if end.outcome == "completed":
-            assert end.output_tokens == case.jobs[end.job_id].output_tokens
+            assert end.output_tokens == case.jobs[int(end.job_id)].output_tokens
             assert times[-1] == end.done_ps
     for step in oracle.steps:
         assert step.prefill_tokens + step.decodes <= case.config.max_num_batched_tokens
@@ -47,9 +47,12 @@ def test_nobody_overtakes_at_first_admission_under_first_come_first_served(case:
     if case.config.priority_scheduling:
         return
     oracle = Oracle(case.jobs, case.config, case.model).run()
-    admitted = [end for end in oracle.finished if end.scheduled_ps is not None]
-    admitted.sort(key=lambda end: (end.arrival_ps, end.job_id))
-    assert all(a.scheduled_ps <= b.scheduled_ps for a, b in pairwise(admitted))
+    starts = sorted(
+        (end.arrival_ps, int(end.job_id), end.scheduled_ps)
+        for end in oracle.finished
+        if end.scheduled_ps is not None
+    )
+    assert all(before[2] <= after[2] for before, after in pairwise(starts))
 
 
 @given(cases())
