@@ -5,13 +5,14 @@ predecessor, which is taken away again. Latencies: TTFT, mean ITL and queue time
 measured, e2e of completed requests alone.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ledger.histograms import bucket_of
 from ledger.money import split
 from ledger.records import Receipt
-from ledger.rollups.tables import COSTS, COUNTS, MINUTE_US, QUARTER, grain_us
+from ledger.rollups.tables import COSTS, COUNTS, LATENCIES, MINUTE_US, QUARTER, grain_us
 from ledger.slo import (
     SloDefinition,
     judge_covered,
@@ -20,8 +21,26 @@ from ledger.slo import (
 )
 
 Dimensions = tuple[str, ...]
+Place = tuple[int, Dimensions]  # quarter hour, dimensions
 Histogram = dict[int, int]  # bucket -> count, which may be negative in a batch
 QUARTER_US = grain_us(QUARTER)
+SHAPES_LIMIT = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What follows from dimensions alone: the latency series, the objectives that cover it."""
+
+    series: Dimensions
+    definitions: tuple[SloDefinition, ...]
+
+
+def _counters() -> dict[tuple[str, int], list[int]]:
+    return defaultdict(lambda: [0, 0])
+
+
+def _histograms() -> tuple[Histogram, ...]:
+    return tuple(defaultdict(int) for _ in LATENCIES)
 
 
 @dataclass(slots=True)
@@ -37,23 +56,116 @@ class Group:
 class Batch:
     """Sums by (quarter hour, dimensions); histograms likewise; SLO counts by (key, minute)."""
 
-    groups: dict[tuple[int, Dimensions], Group] = field(default_factory=dict)
-    latencies: dict[tuple[int, Dimensions], tuple[Histogram, ...]] = field(default_factory=dict)
-    sli: dict[tuple[str, int], list[int]] = field(default_factory=dict)
-    newest_us: int = 0
+    groups: dict[Place, Group] = field(default_factory=dict)
+    latencies: dict[Place, tuple[Histogram, ...]] = field(default_factory=dict)
+    sli: dict[tuple[str, int], list[int]] = field(default_factory=_counters)
+
+    @property
+    def newest_us(self) -> int:
+        """The newest quarter hour that the batch touches; 0 where it is empty."""
+        return max((bucket_us for bucket_us, _ in self.groups), default=0)
+
+    def take_away(self, other: "Batch") -> None:
+        """Makes the other batch's receipts count once less."""
+        for place, group in other.groups.items():
+            mine = self.groups.setdefault(place, Group([0] * len(group.sums), (), ()))
+            mine.sums = [kept - gone for kept, gone in zip(mine.sums, group.sums, strict=True)]
+        for place, histograms in other.latencies.items():
+            kept = self.latencies.setdefault(place, _histograms())
+            for histogram, gone in zip(kept, histograms, strict=True):
+                for bucket, count in gone.items():
+                    histogram[bucket] -= count
+        for minute, (good, valid) in other.sli.items():
+            counts = self.sli[minute]
+            counts[0] -= good
+            counts[1] -= valid
 
 
-def aggregate(
-    added: Iterable[Receipt], removed: Iterable[Receipt], definitions: Sequence[SloDefinition]
-) -> Batch:
-    """The batch that adds and takes away these receipts' contributions."""
-    batch = Batch()
-    for receipt in added:
-        _contribute(batch, receipt, 1, definitions)
-    for receipt in removed:
-        _contribute(batch, receipt, -1, definitions)
-    batch.newest_us = max((bucket_us for bucket_us, _ in batch.groups), default=0)
-    return batch
+class Aggregator:
+    """Adds receipts up for one set of objectives; remembers what follows from dimensions alone."""
+
+    def __init__(self, definitions: Sequence[SloDefinition]) -> None:
+        self._definitions = tuple(definitions)
+        self._shapes: dict[Dimensions, Shape] = {}
+
+    def aggregate(self, added: Iterable[Receipt], removed: Iterable[Receipt] = ()) -> Batch:
+        """The batch that adds and takes away these receipts' contributions."""
+        if len(self._shapes) > SHAPES_LIMIT:
+            self._shapes.clear()
+        batch, gone = Batch(), Batch()
+        for receipt in added:
+            self._contribute(batch, receipt)
+        for receipt in removed:
+            self._contribute(gone, receipt)
+        batch.take_away(gone)
+        return batch
+
+    def _contribute(self, batch: Batch, receipt: Receipt) -> None:
+        """Adds one receipt. The hot path: some µs for each receipt, written out for that."""
+        accepted_us = receipt.accepted_at_us
+        key = (accepted_us - accepted_us % QUARTER_US, dimensions_of(receipt))
+        group = batch.groups.get(key)
+        if group is None:
+            group = batch.groups[key] = self._new_group(batch, receipt, key)
+        sums, status = group.sums, receipt.status
+        sums[0] += 1
+        if status == "completed":
+            sums[1] += 1
+            if valid_completion(receipt):
+                sums[2] += 1
+        elif status != "rejected" and not user_cancelled_unserved(receipt):
+            sums[1] += 1
+        sums[3] += receipt.input_tokens
+        sums[4] += receipt.cached_input_tokens
+        sums[5] += receipt.output_tokens
+        sums[6] += receipt.attempts
+        sums[7] += receipt.cost_input_pico
+        sums[8] += receipt.cost_cached_input_pico
+        sums[9] += receipt.cost_output_pico
+        sums[10] += receipt.cost_fixed_pico
+        sums[11] += receipt.cost_retry_and_hedge_pico
+        sums[12] += receipt.cost_total_pico
+        if status != "rejected":
+            ttft, itl, e2e, queue = group.latencies
+            if (value_us := receipt.first_token_us) is not None:
+                ttft[bucket_of(value_us)] += 1
+            if (value_us := receipt.itl_mean_us) is not None:
+                itl[bucket_of(value_us)] += 1
+            if (value_us := receipt.queue_us) is not None:
+                queue[bucket_of(value_us)] += 1
+            if status == "completed":
+                e2e[bucket_of(receipt.e2e_us)] += 1
+        minute_us = accepted_us - accepted_us % MINUTE_US
+        for definition in group.definitions:
+            verdict = judge_covered(definition, receipt)
+            if verdict is not None:
+                counts = batch.sli[definition.key, minute_us]
+                counts[1] += 1
+                if verdict == "good":
+                    counts[0] += 1
+
+    def _new_group(self, batch: Batch, receipt: Receipt, key: Place) -> Group:
+        shape = self._shapes.get(key[1])
+        if shape is None:
+            shape = self._shapes[key[1]] = self._shape(receipt)
+        place = (key[0], shape.series)
+        latencies = batch.latencies.get(place)
+        if latencies is None:
+            latencies = batch.latencies[place] = _histograms()
+        return Group([0] * (len(COUNTS) + len(COSTS)), latencies, shape.definitions)
+
+    def _shape(self, receipt: Receipt) -> Shape:
+        # What a selector asks for are dimensions, so one answer holds for all receipts of a group.
+        covering = tuple(one for one in self._definitions if one.selector.covers(receipt))
+        series = (
+            receipt.logical_model,
+            receipt.identity_id or "",
+            receipt.route_id or "",
+            receipt.priority,
+            receipt.release_id or "",
+            receipt.arm or "",
+        )
+        return Shape(series, covering)
 
 
 def dimensions_of(receipt: Receipt) -> Dimensions:
@@ -81,71 +193,3 @@ def measures_of(values: Sequence[int]) -> tuple[int, ...]:
     counts = len(COUNTS)
     limbs = [limb for cost_pico in values[counts:] for limb in split(cost_pico)]
     return (*values[:counts], *limbs)
-
-
-def _contribute(
-    batch: Batch, receipt: Receipt, sign: int, definitions: Sequence[SloDefinition]
-) -> None:
-    """Adds one receipt (sign 1) or takes it away (-1). The hot path: a few µs for each receipt."""
-    accepted_us = receipt.accepted_at_us
-    key = (accepted_us - accepted_us % QUARTER_US, dimensions_of(receipt))
-    group = batch.groups.get(key)
-    if group is None:
-        group = batch.groups[key] = _new_group(batch, receipt, key[0], definitions)
-    sums, status = group.sums, receipt.status
-    sums[0] += sign
-    if status == "completed":
-        sums[1] += sign
-        sums[2] += sign * valid_completion(receipt)
-    elif status != "rejected" and not user_cancelled_unserved(receipt):
-        sums[1] += sign
-    sums[3] += sign * receipt.input_tokens
-    sums[4] += sign * receipt.cached_input_tokens
-    sums[5] += sign * receipt.output_tokens
-    sums[6] += sign * receipt.attempts
-    sums[7] += sign * receipt.cost_input_pico
-    sums[8] += sign * receipt.cost_cached_input_pico
-    sums[9] += sign * receipt.cost_output_pico
-    sums[10] += sign * receipt.cost_fixed_pico
-    sums[11] += sign * receipt.cost_retry_and_hedge_pico
-    sums[12] += sign * receipt.cost_total_pico
-    if status != "rejected":
-        ttft, itl, e2e, queue = group.latencies
-        _count(ttft, receipt.first_token_us, sign)
-        _count(itl, receipt.itl_mean_us, sign)
-        _count(queue, receipt.queue_us, sign)
-        if status == "completed":
-            _count(e2e, receipt.e2e_us, sign)
-    for definition in group.definitions:
-        verdict = judge_covered(definition, receipt)
-        if verdict is not None:
-            minute = (definition.key, accepted_us - accepted_us % MINUTE_US)
-            counts = batch.sli.get(minute)
-            if counts is None:
-                counts = batch.sli[minute] = [0, 0]
-            if verdict == "good":
-                counts[0] += sign
-            counts[1] += sign
-
-
-def _new_group(
-    batch: Batch, receipt: Receipt, bucket_us: int, definitions: Sequence[SloDefinition]
-) -> Group:
-    # What a selector asks for are dimensions, so one answer holds for the whole group.
-    covering = tuple(one for one in definitions if one.selector.covers(receipt))
-    series = (
-        receipt.logical_model,
-        receipt.identity_id or "",
-        receipt.route_id or "",
-        receipt.priority,
-        receipt.release_id or "",
-        receipt.arm or "",
-    )
-    latencies = batch.latencies.setdefault((bucket_us, series), ({}, {}, {}, {}))
-    return Group([0] * (len(COUNTS) + len(COSTS)), latencies, covering)
-
-
-def _count(histogram: Histogram, value_us: int | None, sign: int) -> None:
-    if value_us is not None:
-        bucket = bucket_of(value_us)
-        histogram[bucket] = histogram.get(bucket, 0) + sign

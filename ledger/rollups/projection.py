@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from ledger import histograms
 from ledger.records import Receipt, Record
 from ledger.rollups import packing
-from ledger.rollups.aggregate import Batch, Dimensions, Histogram, aggregate, measures_of
+from ledger.rollups.aggregate import Aggregator, Batch, Dimensions, Histogram, measures_of
 from ledger.rollups.tables import (
     COARSE_MIN,
     DIMENSIONS,
@@ -28,9 +29,14 @@ from ledger.slo import SloDefinition
 from ledger.slo_defaults import DEFAULT_SLOS
 
 SERIES_CACHE_LIMIT = 100_000
+HISTOGRAMS_CACHE_LIMIT = 2_000
+ROWS_PER_STATEMENT = 64
 PACK_ABOVE_BYTES = 2_048
 
-_NO_LATENCIES = (b"",) * len(LATENCIES)
+LatencyKey = tuple[int, int, int]  # grain, bucket, series
+Blobs = tuple[bytes, ...]  # of LATENCIES
+
+_NO_LATENCIES: Blobs = (b"",) * len(LATENCIES)
 _PREDECESSOR = f"{select(Receipt)} WHERE request_id = ? AND revision = ?"
 
 
@@ -71,10 +77,12 @@ class Rollups:
         self, definitions: Sequence[SloDefinition] = DEFAULT_SLOS, tables: Tables = LIVE
     ) -> None:
         self._definitions = tuple(definitions)
+        self._aggregator = Aggregator(self._definitions)
         self._tables = tables
         self._state: State | None = None
         self._series: dict[Dimensions, int] = {}
         self._latency_series: dict[Dimensions, int] = {}
+        self._histograms: dict[LatencyKey, Blobs] = {}
 
     def apply(self, connection: sqlite3.Connection, rows: Sequence[tuple[Record, Placed]]) -> None:
         """Adds the receipts among `rows`, in the caller's transaction, and passes by the others."""
@@ -90,8 +98,9 @@ class Rollups:
         if state != self._state or len(self._series) > SERIES_CACHE_LIMIT:
             self._series.clear()
             self._latency_series.clear()
+            self._histograms.clear()
         self._state = None  # until all is written: what was learned may be rolled back
-        batch = aggregate(receipts, self.predecessors(connection, receipts), self._definitions)
+        batch = self._aggregator.aggregate(receipts, self.predecessors(connection, receipts))
         self._write_totals(connection, batch, state)
         self._write_latencies(connection, batch, state)
         self._write_slis(connection, batch, state)
@@ -122,7 +131,7 @@ class Rollups:
             else:
                 for key in _buckets(bucket_us, state):
                     late.setdefault(key, []).append(row)
-        connection.executemany(self._tables.add_total, open_rows)
+        _put(connection, self._tables.add_total, open_rows)
         for key, rows in late.items():
             found = connection.execute(self._tables.find_packed, key).fetchone()
             kept = packing.unpack(found or ())
@@ -135,22 +144,24 @@ class Rollups:
             rows.append((slo_key, MINUTE, minute_us, *counts))
             if minute_us < state.until(HOUR):
                 rows.append((slo_key, HOUR, minute_us - minute_us % grain_us(HOUR), *counts))
-        connection.executemany(self._tables.add_sli, rows)
+        _put(connection, self._tables.add_sli, rows)
 
     def _write_latencies(self, connection: sqlite3.Connection, batch: Batch, state: State) -> None:
-        kept: dict[tuple[int, int, int], Sequence[bytes]] = {}
+        touched: dict[LatencyKey, Blobs] = {}
         for (bucket_us, dimensions), added in batch.latencies.items():
             series_id = self._series_id(
                 connection, self._latency_series, "latency_series", LATENCY_DIMENSIONS, dimensions
             )
             for grain_min, start_us in _buckets(bucket_us, state):
                 key = (grain_min, start_us, series_id)  # several quarter hours may share a row
-                packed = (
-                    kept.get(key) or connection.execute(self._tables.find_latency, key).fetchone()
-                )
-                kept[key] = tuple(map(_merge, packed or _NO_LATENCIES, added))
-        rows = [(*key, *packed) for key, packed in kept.items()]
-        connection.executemany(self._tables.put_latency, rows)
+                packed = touched.get(key) or self._histograms.get(key)
+                if packed is None:
+                    packed = connection.execute(self._tables.find_latency, key).fetchone()
+                touched[key] = tuple(map(_merge, packed or _NO_LATENCIES, added))
+        _put(connection, self._tables.put_latency, [(*key, *b) for key, b in touched.items()])
+        if len(self._histograms) + len(touched) > HISTOGRAMS_CACHE_LIMIT:
+            self._histograms.clear()
+        self._histograms |= touched
 
     def _series_id(
         self,
@@ -255,6 +266,29 @@ class Rollups:
                 for (start_us, series_id), blobs in parts.items()
             ],
         )
+
+
+def _put(
+    connection: sqlite3.Connection, sql: str, rows: Sequence[Sequence[int | str | bytes]]
+) -> None:
+    """Executes an INSERT for all rows, many rows a statement.
+
+    Python's module hands the interpreter lock over at each step; a statement of many rows is one.
+    """
+    done = 0
+    while done < len(rows):
+        size = min(ROWS_PER_STATEMENT, 1 << (len(rows) - done).bit_length() - 1)
+        values = [value for row in rows[done : done + size] for value in row]
+        connection.execute(_of_rows(sql, size), values)
+        done += size
+
+
+@cache
+def _of_rows(sql: str, size: int) -> str:
+    """The INSERT of one row, made one of `size` rows."""
+    head, _, rest = sql.partition("VALUES (")
+    marks, _, tail = rest.partition(")")
+    return f"{head}VALUES {', '.join([f'({marks})'] * size)}{tail}"
 
 
 def _buckets(bucket_us: int, state: State) -> Iterable[tuple[int, int]]:
