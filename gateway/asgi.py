@@ -5,16 +5,17 @@ Django's handler has no lifespan, so the data plane's start and stop are here.
 
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, cast
 
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
-django_application = get_asgi_application()
+django_application: Any = get_asgi_application()  # Django's ASGI types are narrower than ASGI's
 
 from django.conf import settings  # noqa: E402  (Django must be set up first)
 
 from gateway.api import api_application, handles  # noqa: E402
+from gateway.api.ports import Ports  # noqa: E402
 from gateway.clock import SystemClock  # noqa: E402
 from gateway.runtime import Runtime  # noqa: E402
 
@@ -25,7 +26,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 runtime = Runtime(
     ledger=settings.WEIGHBRIDGE_DB, clock=SystemClock(), time_scale=settings.TIME_SCALE
 )
-api = api_application(runtime)
+# The API hands back to a journey only the runs that it got from it, so its narrower type is safe.
+api = api_application(cast(Ports, runtime), body_limit_bytes=settings.BODY_LIMIT_BYTES)
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:

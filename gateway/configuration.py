@@ -1,4 +1,4 @@
-"""What is in force: the published policy, the rate tables and the evidence, read from the ledger."""
+"""What is in force: the published policy, rate tables and evidence, as the ledger has them."""
 
 import sqlite3
 from bisect import bisect_right

@@ -27,7 +27,6 @@ from ledger.queries import configuration as stored
 from ledger.queries import holds
 from ledger.reading import reader
 from ledger.rollups.projection import Rollups
-from ledger.rollups.projection import Rollups
 from ledger.store import Store
 
 log = logging.getLogger(__name__)
@@ -51,7 +50,10 @@ class Runtime:
         self.providers: Mapping[str, Provider]
 
     async def start(self) -> None:
-        """Open everything. Raises LedgerInUse, LedgerNotReady or NotConfigured; nothing stays open."""
+        """Open everything; where that fails nothing stays open.
+
+        Raises LedgerInUse, LedgerNotReady or NotConfigured.
+        """
         self.store = Store.open(self._ledger, projections=(Rollups(),))
         try:
             with_connection = reader(self._ledger)

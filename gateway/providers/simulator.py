@@ -1,4 +1,4 @@
-"""The embedded backend: simulated replicas driven by the clock, tokens when they are due (PRV-1)."""
+"""The embedded backend: simulated replicas run by the clock, tokens when due (PRV-1)."""
 
 import asyncio
 import logging

@@ -1,0 +1,81 @@
+# Weighbridge: `make demo` to see it, `make test` for everything that CI runs.
+
+PYTHON ?= python3
+PORT ?= 8000
+SERVE ?= 1
+BIN := .venv/bin
+RUN := $(BIN)/python manage.py
+
+.DEFAULT_GOAL := help
+.PHONY: help install install-dev demo serve test lint types contracts migrations unit \
+	bench-gateway bench-ledger bench-simulator bench-pages simulator-long screenshots lock clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
+
+.venv/runtime: requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Weighbridge needs Python 3.11 or newer")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+
+.venv/dev: requirements-dev.lock .venv/runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+install: .venv/runtime  ## a virtual environment with what serving needs
+install-dev: .venv/dev  ## the same with what testing needs
+
+demo: .venv/runtime  ## an hour of traffic replayed, then served on PORT (SERVE=0: only replayed)
+	$(RUN) demo --base-url http://127.0.0.1:$(PORT)
+ifneq ($(SERVE),0)
+	$(RUN) serve --port $(PORT)
+endif
+
+serve: .venv/runtime  ## serve the ledger that is there, on PORT
+	$(RUN) serve --port $(PORT)
+
+test: lint types contracts migrations unit  ## everything that CI runs
+
+lint: .venv/dev  ## format and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: .venv/dev
+	$(BIN)/mypy .
+
+contracts: .venv/dev  ## who may import whom
+	$(BIN)/lint-imports
+
+migrations: .venv/dev
+	WEIGHBRIDGE_VAR=$$(mktemp -d) $(RUN) makemigrations --check --dry-run
+
+unit: .venv/dev chromium
+	WEIGHBRIDGE_VAR=$$(mktemp -d) $(BIN)/pytest $(PYTEST_ARGS)
+
+chromium:  # Debian's, for the browser tests
+	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends chromium; }
+
+bench-gateway: .venv/dev  ## requests/s, added latency and the cost of a decision
+	$(BIN)/python -m benchmarks.gateway
+bench-ledger: .venv/dev  ## rows and whole requests per second, bytes, verification
+	$(BIN)/python -m benchmarks.ledger
+bench-simulator: .venv/dev  ## simulated requests per second, beside the Dynamo mocker
+	$(BIN)/python -m benchmarks.simulator
+bench-pages: .venv/dev  ## each page's queries over a million receipts
+	$(BIN)/python -m benchmarks.pages
+simulator-long: .venv/dev  ## the engine against the oracle on 20,000 workloads
+	HYPOTHESIS_PROFILE=long $(BIN)/pytest tests/simulator
+
+screenshots: .venv/dev chromium  ## every page at two widths in both themes, under var/screenshots
+	$(BIN)/python -m tests.screenshots
+
+lock: .venv/dev  ## renew the lock files from pyproject.toml (needs pip-tools)
+	$(BIN)/python -m pip install --quiet pip-tools
+	$(BIN)/pip-compile $(LOCK) -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile $(LOCK) --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+LOCK := -q --upgrade --generate-hashes --no-emit-index-url --no-emit-trusted-host \
+	--no-emit-find-links --no-header --strip-extras --allow-unsafe --no-annotate
+
+clean:  ## remove the virtual environment and everything under var/
+	rm -rf .venv var

@@ -1,0 +1,46 @@
+"""`manage.py serve`: the gateway and its console in one process, which owns the ledger."""
+
+from typing import Any
+
+import uvicorn
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from ledger.errors import LedgerError
+from ledger.lock import LedgerLock
+
+KEEP_ALIVE_SECONDS = 30
+SHUTDOWN_SECONDS = 25
+
+
+class Command(BaseCommand):
+    help = "Serve the gateway, its API and its console."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--port", type=int, default=8000)
+        parser.add_argument("--access-log", action="store_true", help="log each HTTP request")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            # Asked before the server starts, so that the answer is one sentence, not a traceback.
+            LedgerLock.take(settings.WEIGHBRIDGE_DB).release()
+        except LedgerError as error:
+            raise CommandError(str(error)) from None
+        server = uvicorn.Server(
+            uvicorn.Config(
+                "gateway.asgi:application",
+                host=options["host"],
+                port=options["port"],
+                loop="uvloop",
+                http="httptools",
+                lifespan="on",
+                access_log=options["access_log"],
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+                log_config=None,
+            )
+        )
+        server.run()
+        if not server.started:
+            raise CommandError("The server did not start; what it said above tells why.")
