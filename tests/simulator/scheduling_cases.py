@@ -1,7 +1,7 @@
 """Random workloads for replicas: small pools on purpose, ties, cancels, shared prefixes."""
 
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from random import Random
 
 from hypothesis import strategies as st
 
@@ -9,10 +9,6 @@ from simulator.batch import SimulationResult
 from simulator.oracle import Oracle
 from simulator.scheduler import OUTCOMES, Job, ReplicaConfig
 from simulator.timing import TimeModel
-
-
-WORKLOADS = 20_000 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 2_000
-"""On how many random workloads oracle, engine and lanes must agree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +87,68 @@ def cases(draw, max_jobs: int = 16) -> Case:
         for index in range(draw(st.integers(0, max_jobs)))
     ]
     return Case(jobs=jobs, config=draw(replica_configs()), model=draw(time_models()))
+
+
+def seeded_case(seed: int) -> Case:
+    """A random case from a seed alone: many more can be run than hypothesis could draw."""
+    draw = Random(seed)
+    block_tokens = draw.choice([1, 2, 3, 4, 16])
+    max_num_seqs, max_model_len = draw.randint(1, 8), draw.choice([16, 24, 40, 64])
+    chunked = draw.random() < 0.8
+    longest_blocks = max_model_len // block_tokens
+    few = [3, 5, 8, 12, 20, 40, longest_blocks + 2, longest_blocks + 3, longest_blocks + 5]
+    points = [(1, draw.randint(1, 50))]
+    for _ in range(draw.randint(0, 4)):
+        points.append((points[-1][0] + draw.randint(1, 20), points[-1][1] + draw.randint(0, 100)))
+    span = draw.choice([0, 0, 10, 50, 300, 3000])
+    jobs = []
+    for index in range(draw.randint(0, 16)):
+        shared = tuple(100 * draw.randint(0, 2) + i for i in range(14))[: draw.randint(0, 14)]
+        own = tuple(10_000 + 100 * index + i for i in range(draw.randint(0, 5)))
+        jobs.append(
+            Job(
+                job_id=index,
+                arrival_ps=draw.randint(0, span),
+                input_tokens=draw.choice([1, 2, draw.randint(1, 20), draw.randint(1, 40)]),
+                output_tokens=draw.choice([1, 1, 2, draw.randint(1, 30)]),
+                priority=draw.randint(0, 2),
+                block_hashes=shared + own if draw.random() < 0.7 else (),
+                cancel_ps=draw.choice([None, None, None, draw.randint(0, span + 1500)]),
+            )
+        )
+    budget = max(max_num_seqs, draw.choice([4, 8, 16, 64]))
+    config = ReplicaConfig(
+        kv_blocks=draw.choice(few),
+        block_tokens=block_tokens,
+        reserved_blocks=draw.randint(0, 1),
+        watermark_blocks=draw.choice([0, 0, 0, 1]),
+        max_num_batched_tokens=budget if chunked else max(budget, max_model_len),
+        max_num_seqs=max_num_seqs,
+        max_model_len=max_model_len,
+        long_prefill_token_threshold=draw.choice([0, 0, 0, 3, 5]),
+        chunked_prefill=chunked,
+        full_sequence_must_fit=draw.random() < 0.3,
+        prefix_cache=draw.random() < 0.5,
+        priority_scheduling=draw.random() < 0.4,
+    )
+    model = TimeModel(
+        name="seeded",
+        breakpoints=tuple(points),
+        per_decode_ps=draw.randint(0, 5),
+        per_context_token_ps=draw.choice([0, 0, 1, 3]),
+        per_attention_pair_ps=draw.randint(0, 2),
+        mixed_ps=draw.choice([0, 7]),
+    )
+    return Case(jobs=jobs, config=config, model=model)
+
+
+def plain(case: Case) -> Case:
+    """The same case within what lanes do themselves: nothing but shortage hands it over."""
+    return Case(
+        jobs=[replace(job, cancel_ps=None, block_hashes=()) for job in case.jobs],
+        config=replace(case.config, priority_scheduling=False, long_prefill_token_threshold=0),
+        model=case.model,
+    )
 
 
 def rows_of_oracle(oracle: Oracle) -> dict[int | str, tuple[object, ...]]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.batch import job_arrays, jobs_to_arrays, simulate
@@ -16,7 +16,6 @@ from simulator.scheduler import Job, ReplicaConfig
 from simulator.timing import PS_PER_US, TimeModel
 from tests.shared_data import shared_data_path
 from tests.simulator.scheduling_cases import (
-    WORKLOADS,
     Case,
     cases,
     rows_of_oracle,
@@ -34,7 +33,6 @@ MEASURED = TimeModel(
 )
 
 
-@settings(max_examples=WORKLOADS)
 @given(cases())
 def test_a_whole_trace_equals_the_oracle_bit_for_bit(case: Case):
     oracle = Oracle(case.jobs, case.config, case.model).run()

@@ -1,16 +1,14 @@
 """Numpy lanes equal the scalar engine bit for bit, whatever their number."""
 
-from dataclasses import replace
-
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.batch import JobArrays, jobs_to_arrays, simulate
 from simulator.lanes import Lane, LaneResult, simulate_lanes
 from simulator.scheduler import ReplicaConfig
 from simulator.timing import TimeModel
-from tests.simulator.scheduling_cases import WORKLOADS, Case, cases
+from tests.simulator.scheduling_cases import Case, cases, plain
 
 COLUMNS = ("outcome", "scheduled_ps", "first_token_ps", "done_ps", "output_tokens", "preemptions")
 MODEL = TimeModel(
@@ -29,16 +27,6 @@ def agrees_with_the_engine(lane: Lane, result: LaneResult) -> None:
         assert np.array_equal(getattr(alone, name), getattr(result, name)), name
 
 
-def plain(case: Case) -> Case:
-    """The same case within what lanes do themselves: nothing but shortage hands it over."""
-    return Case(
-        jobs=[replace(job, cancel_ps=None, block_hashes=()) for job in case.jobs],
-        config=replace(case.config, priority_scheduling=False, long_prefill_token_threshold=0),
-        model=case.model,
-    )
-
-
-@settings(max_examples=WORKLOADS // 2)
 @given(st.lists(cases(), min_size=2, max_size=4), st.booleans())
 def test_unlike_lanes_together_equal_the_engine_bit_for_bit(drawn: list[Case], as_drawn: bool):
     lanes = [
