@@ -59,6 +59,19 @@ _ENDINGS = MappingProxyType(
 )
 _DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
 
+# The field of a request that a limit is about, by the limit's name.
+_FIELDS = MappingProxyType(
+    {
+        "input_tokens": "messages",
+        "max_input_tokens": "messages",
+        "max_output_tokens": "max_tokens",
+        "max_total_tokens": "max_tokens",
+        "deadline_us": "x-deadline-ms",
+        "max_cost_pico": "x-max-cost-units",
+        "quality_milli": "x-quality-floor",
+    }
+)
+
 _OPENAI_TYPES = MappingProxyType(
     {
         401: "authentication_error",
@@ -139,7 +152,7 @@ def of_refusal(refusal: Refusal, receipt: Mapping[str, Any]) -> Failure:
         status=refusal.http_status,
         code=refusal.reason_code,
         message=f"{description} ({observed})" if observed else description,
-        param=refusal.conditional_on[0] if refusal.conditional_on else None,
+        param=_refused_param(refusal),
         retryable=refusal.retryable,
         retry_after_ms=refusal.retry_after_ms,
         caller_action=refusal.caller_action,
@@ -148,6 +161,13 @@ def of_refusal(refusal: Refusal, receipt: Mapping[str, Any]) -> Failure:
         request_id=refusal.request_id,
         receipt=receipt,
     )
+
+
+def _refused_param(refusal: Refusal) -> str | None:
+    """Returns the request's field that the first limit is about, where it is about one."""
+    for name, _, _ in refusal.limits:
+        return _FIELDS.get(name.rpartition(".")[2])
+    return None
 
 
 def of_ending(

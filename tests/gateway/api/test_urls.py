@@ -1,0 +1,92 @@
+"""The API's URLs: what each asks for, and what any other gets."""
+
+import pytest
+
+from gateway.api import handles
+from tests.gateway.api.client import Client, SmallGateway
+
+URLS = {
+    ("POST", "/v1/chat/completions"): "inference",
+    ("GET", "/v1/models"): "inference",
+    ("GET", "/v1/models/{id}"): "inference",
+    ("GET", "/api/v1/requests/{id}"): "receipts",
+    ("GET", "/api/v1/requests/{id}/receipt"): "receipts",
+    ("GET", "/api/v1/requests/{id}/decision"): "receipts",
+    ("GET", "/api/v1/costs"): "receipts reports",
+    ("GET", "/api/v1/slo"): "receipts reports",
+    ("GET", "/api/v1/releases"): "receipts reports",
+    ("GET", "/healthz"): "",
+    ("GET", "/readyz"): "",
+    ("GET", "/metrics"): "",
+}
+
+
+@pytest.fixture
+def client():
+    return Client(SmallGateway())
+
+
+def test_every_url_is_listed_here_with_the_scopes_that_it_asks_for(client):
+    listed = {(e.method, e.path): " ".join(e.scopes) for e in client.application.table.endpoints}
+    assert listed == URLS
+    assert all((e.access == "key") == bool(e.scopes) for e in client.application.table.endpoints)
+
+
+@pytest.mark.parametrize(("method", "path"), [url for url, scope in URLS.items() if scope])
+def test_no_url_that_asks_for_a_key_answers_without_one(method, path):
+    reply = Client(SmallGateway(), tenant=None).call(method, path.replace("{id}", "x"))
+    assert reply.status == 401
+    assert b"UNAUTHENTICATED" in reply.body
+    assert reply.headers["x-request-id"].startswith("xch_")
+
+
+@pytest.mark.parametrize("path", ["/v1/", "/v1", "/v1/nothing", "/v1/models/a/b", "/v1/models/"])
+def test_an_unknown_url_of_openais_api_is_a_404_in_its_error_format(client, path):
+    reply = client.get(path)
+    assert (reply.status, reply.error["code"]) == (404, "NOT_FOUND")
+
+
+def test_an_unknown_url_of_the_native_api_is_a_problem(client):
+    reply = client.get("/api/v1/nothing")
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert (reply.status, reply.json["code"]) == (404, "NOT_FOUND")
+
+
+def test_a_method_that_a_url_has_not_is_a_405_that_lists_what_it_has(client):
+    reply = client.get("/v1/chat/completions")
+    assert (reply.status, reply.headers["allow"]) == (405, "POST")
+    assert client.call("DELETE", "/v1/models").headers["allow"] == "GET, HEAD"
+
+
+def test_head_is_get_without_the_body(client):
+    got, head = client.get("/v1/models"), client.call("HEAD", "/v1/models")
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["content-length"] == str(len(got.body)) == got.headers["content-length"]
+
+
+def test_the_api_takes_its_own_paths_and_leaves_the_rest_to_the_console():
+    assert all(handles(path.replace("{id}", "x")) for _, path in URLS)
+    assert not any(map(handles, ("/", "/receipts", "/v10/models", "/apis", "/healthz/x")))
+
+
+def test_models_are_those_of_the_policy(client):
+    listed = client.get("/v1/models").json
+    assert [model["id"] for model in listed["data"]] == ["assistant-large", "assistant-small"]
+    assert client.get("/v1/models/assistant-small").json["id"] == "assistant-small"
+    assert client.get("/v1/models/other").error["code"] == "MODEL_NOT_FOUND"
+
+
+def test_health_is_alive_while_readiness_gives_its_reasons(client):
+    assert client.get("/readyz").status == 200
+    client.gateway.problems = ("the ledger can't be written",)
+    reply = client.get("/readyz")
+    assert reply.json == {"ready": False, "problems": ["the ledger can't be written"]}
+    assert reply.status == 503
+    assert client.get("/healthz").json == {"status": "ok"}
+
+
+def test_metrics_count_by_endpoint_and_never_by_path(client):
+    client.get("/v1/models/canary-1")
+    exposition = client.get("/metrics").body.decode()
+    assert 'weighbridge_http_responses_total{endpoint="model",status="404"}' in exposition
+    assert "canary-1" not in exposition
