@@ -85,7 +85,10 @@ class Runtime:
         except BaseException:
             self.store.close()
             raise
-        self._supervise("snapshots", self._observe_for_ever())
+        self._supervise(asyncio.create_task(self._observe_for_ever(), name="snapshots"))
+        for provider in self.providers.values():
+            for task in provider.tasks:
+                self._supervise(task)
         del self._problems["start"]
 
     async def stop(self) -> None:
@@ -134,13 +137,14 @@ class Runtime:
         if rows:
             log.warning("%d requests had no end at the last stop and are now unknown", len(rows))
 
-    def _supervise(self, name: str, work: "asyncio._CoroutineLike[None]") -> None:
-        task = asyncio.create_task(work, name=name)
-        task.add_done_callback(lambda done: self._task_ended(name, done))
+    def _supervise(self, task: asyncio.Task[None]) -> None:
+        """Have /readyz say so when a task that must run for ever ends."""
+        task.add_done_callback(self._task_ended)
         self._tasks.append(task)
 
-    def _task_ended(self, name: str, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
+            name = task.get_name()
             self._problems[name] = f"the task {name!r} died; restart the server"
             log.error("task %r died", name, exc_info=task.exception())
 

@@ -82,14 +82,12 @@ class Replay:
     def run(self, arrivals: Iterable[Arrival]) -> Iterator[int]:
         """Replay everything, yielding the number of arrivals done, and wait for the disk."""
         next_snapshot_us = 0
-        done = 0
-        for arrival in arrivals:
+        for done, arrival in enumerate(arrivals, start=1):
             while next_snapshot_us <= arrival.at_us:
                 self._observe(next_snapshot_us)
                 next_snapshot_us += SNAPSHOT_EVERY_US
             self._advance(arrival.at_us)
             self._arrive(arrival)
-            done += 1
             yield done
         at_us = next_snapshot_us
         while self._running:

@@ -36,8 +36,8 @@ class Summary:
             if status != "rejected"
         )  # fmt: skip
         lines = [
-            f"{total:,} requests in {seconds:.1f} s ({total / seconds:,.0f}/s), each with a durable "
-            "receipt and a recorded decision",
+            f"{total:,} requests in {seconds:.1f} s ({total / seconds:,.0f}/s), each with a "
+            "durable receipt and a recorded decision",
             f"accepted   {accepted:>8,}   {ended}; {self.degraded:,} degraded",
             f"rejected   {self.statuses['rejected']:>8,}",
         ]

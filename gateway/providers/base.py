@@ -1,6 +1,7 @@
 """What the journey asks of a provider, whatever stands behind it (PRV-1, PRV-2)."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,6 +37,11 @@ class Attempted(Protocol):
 
 
 class Provider(Protocol):
+    @property
+    def tasks(self) -> Sequence[asyncio.Task[None]]:
+        """Return what must run for as long as the provider does, to be supervised."""
+        ...
+
     def start(self, call: Call) -> Attempted: ...
 
     def snapshot(self, route: Route) -> CapacitySnapshot | None:

@@ -13,7 +13,7 @@ import orjson
 OPENING = ("Simulated", " answer", ":")
 WORDS = (
     " load", " axle", " scale", " ticket", " gross", " tare", " net", " weigh", " lorry", " bay",
-    " gate", " queue", " tonne", " beam", " plate", " cargo", " stamp", " yard", " driver", " route",
+    " gate", " queue", " tonne", " beam", " plate", " cargo", " stamp", " yard", " driver", " road",
 )  # fmt: skip
 DEPTH_LIMIT = 8
 JSON_PIECE_CHARS = 4
