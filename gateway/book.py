@@ -117,7 +117,7 @@ class Book:
 
     def tenant_state(self, tenant_id: str, now_us: int) -> TenantState:
         """Return the tenant as a decision sees it at `now_us`."""
-        self._return_bounded(now_us)
+        self.give_back_due(now_us)
         account = self._tenants[tenant_id]
         account.roll(now_us)
         quota = account.quota
@@ -196,7 +196,8 @@ class Book:
     def pending_pico(self) -> int:
         return sum(account.pending_pico for account in self._tenants.values())
 
-    def _return_bounded(self, now_us: int) -> None:
+    def give_back_due(self, now_us: int) -> None:
+        """Give back slot and KV of the unknowns whose bound has passed; their money stays held."""
         while self._bounds and self._bounds[0][0] <= now_us:
             hold = self._holds.get(heapq.heappop(self._bounds)[1])
             if hold is not None:

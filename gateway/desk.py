@@ -64,6 +64,13 @@ class Desk:
         """Tell the desk which snapshot the ledger has already."""
         self._filed_snapshots[route_id] = revision
 
+    def snapshots_lost(self, records: tuple[Record, ...]) -> None:
+        """Take back that the snapshots among `records` are filed: their commit has failed."""
+        for record in records:
+            if isinstance(record, CapacitySnapshotRecord):
+                filed = self._filed_snapshots.get(record.route_id, -1)
+                self._filed_snapshots[record.route_id] = min(filed, record.revision - 1)
+
     def budget(self, submission: Submission, tenant_id: str) -> Budget:
         """Return the request's budget, gaps filled from the tenant and the model (BUD-2)."""
         model = self.configuration.model(submission.logical_model)

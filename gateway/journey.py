@@ -23,6 +23,7 @@ from gateway.providers.outcomes import Completed, Outcome, Timings, Unknown
 from gateway.settling import closing_records, refusal_receipt
 from gateway.submission import Delta, Ended, Filed, Refusal, Submission
 from gateway.tokenizers import count_chat_for
+from ledger.errors import LedgerError
 from ledger.rates import Usage
 from ledger.records import Receipt, Record
 from ledger.store import Appended, LedgerUnavailable, Store
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 CLOSING_RETRY_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 """How long an end that is known waits for a ledger that can't be written; then it stays open and
 becomes unknown at the next start."""
+CANCEL_SECONDS = 30.0
+"""How long a backend may take to acknowledge a cancel; after it the attempt's end is unknown."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -55,6 +58,7 @@ class Run:
     first_byte_us: int | None = None
     tokens: int = 0
     cancel_reason: str | None = None
+    patience: asyncio.Timeout | None = field(default=None, repr=False)
 
 
 class Journey:
@@ -82,6 +86,7 @@ class Journey:
             await self._store.commit(weighed.records)
         except BaseException:
             self.desk.book.settle(weighed.hold, 0)
+            self.desk.snapshots_lost(weighed.records)
             raise
         route = weighed.route
         run = Run(
@@ -159,7 +164,11 @@ class Journey:
     async def _refuse(self, weighed: Weighed) -> Refusal:
         decision = weighed.decision
         receipt = refusal_receipt(weighed, self._clock.now_us())
-        appended = await self._store.commit((*weighed.records, receipt))
+        try:
+            appended = await self._store.commit((*weighed.records, receipt))
+        except BaseException:
+            self.desk.snapshots_lost(weighed.records)
+            raise
         code = decision.reason_code or "INVALID_REQUEST"
         metrics.request_ended(receipt)
         return Refusal(
@@ -188,8 +197,12 @@ class Journey:
             finish_reason = outcome.finish_reason
         try:
             filed = await self._close(run, outcome)
-        except LedgerUnavailable as unavailable:
-            run.pieces.put_nowait(unavailable)
+        except LedgerError as fault:
+            log.error(
+                "the end of %s is not in the ledger: %s", run.request_id, type(fault).__name__
+            )
+            self._leave_unknown(run)
+            run.pieces.put_nowait(LedgerUnavailable("the end could not be recorded"))
             return
         run.pieces.put_nowait(Ended(finish_reason=finish_reason, filed=filed))
 
@@ -214,22 +227,31 @@ class Journey:
         )
         run.attempt, run.started_us = attempt, self._clock.now_us()
         loop = asyncio.get_running_loop()
-        left_s = weighed.request.budget.deadline_us / 1e6
+        ends_at_us = weighed.decided_at_us + weighed.request.budget.deadline_us
+        left_s = max(0, ends_at_us - run.started_us) / 1e6
         alarm = loop.call_later(left_s, self._cancel, run, "DEADLINE_EXCEEDED")
         if run.cancel_reason is not None:
             attempt.cancel(run.cancel_reason)
         outcome: Outcome | None = None
+        patience = asyncio.timeout(CANCEL_SECONDS if run.cancel_reason is not None else None)
         try:
-            async for event in attempt.events():
-                if isinstance(event, Outcome):
-                    outcome = event
-                    break
-                if run.first_piece_us is None:
-                    run.first_piece_us = self._clock.now_us()
-                run.tokens += event.tokens
-                run.pieces.put_nowait(event)
+            async with patience:
+                run.patience = patience
+                async for event in attempt.events():
+                    if isinstance(event, Outcome):
+                        outcome = event
+                        break
+                    if run.first_piece_us is None:
+                        run.first_piece_us = self._clock.now_us()
+                    run.tokens += event.tokens
+                    run.pieces.put_nowait(event)
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            return _lost("CANCEL_NOT_ACKNOWLEDGED", run)
         finally:
             alarm.cancel()
+            run.patience = None
         return outcome or _lost("STREAM_WITHOUT_END", run)
 
     def _cancel(self, run: Run, reason: str) -> None:
@@ -237,6 +259,8 @@ class Journey:
             run.cancel_reason = reason
             if run.attempt is not None:
                 run.attempt.cancel(reason)
+            if run.patience is not None:
+                run.patience.reschedule(asyncio.get_running_loop().time() + CANCEL_SECONDS)
 
     async def _close(self, run: Run, outcome: Outcome) -> Filed:
         weighed = run.weighed
@@ -253,14 +277,20 @@ class Journey:
             self._clock.now_us(),
         )
         appended = await self._commit_patiently(rows)
-        if weighed.hold is not None:
-            if isinstance(outcome, Unknown):
-                bound_us = weighed.decided_at_us + receipt.deadline_us + UNKNOWN_BOUND_US
-                self.desk.book.leave_unknown(weighed.hold, bound_us)
-            else:
-                self.desk.book.settle(weighed.hold, receipt.cost_total_pico)
+        if isinstance(outcome, Unknown):
+            self._leave_unknown(run)
+        elif weighed.hold is not None:
+            self.desk.book.settle(weighed.hold, receipt.cost_total_pico)
         metrics.request_ended(receipt)
         return _filed(receipt, appended)
+
+    def _leave_unknown(self, run: Run) -> None:
+        """Keep the money held; slot and KV return when the declared bound has passed (LED-6)."""
+        weighed = run.weighed
+        if weighed.hold is not None:
+            deadline_us = weighed.request.budget.deadline_us
+            bound_us = weighed.decided_at_us + deadline_us + UNKNOWN_BOUND_US
+            self.desk.book.leave_unknown(weighed.hold, bound_us)
 
     async def _commit_patiently(self, rows: tuple[Record, ...]) -> tuple[Appended, ...]:
         for delay in CLOSING_RETRY_SECONDS:

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from gateway.book import Book
+from ledger.money import PICO_PER_UNIT
 from ledger.records import Receipt
 
 LABEL_VALUES_LIMIT = 64
@@ -95,6 +96,19 @@ _snapshot_time = Gauge(
     ["route"],
     registry=REGISTRY,
 )
+_in_flight = Gauge(
+    "weighbridge_in_flight_requests",
+    "Slots held: requests in flight, and unknowns whose bound has not passed.",
+    registry=REGISTRY,
+)
+_held_kv_tokens = Gauge(
+    "weighbridge_held_kv_tokens", "KV tokens held by reservations.", registry=REGISTRY
+)
+_held_cost_units = Gauge(
+    "weighbridge_held_cost_units",
+    "Money held: of requests in flight, and of unknowns that nothing has settled.",
+    registry=REGISTRY,
+)
 _healthy = Gauge(
     "weighbridge_route_healthy", "1 where a route is healthy, else 0.", ["route"], registry=REGISTRY
 )
@@ -155,7 +169,10 @@ def responded(endpoint: str, status: int) -> None:
 
 
 def observe_book(book: Book) -> None:
-    """Set the gauges of every route from the book's last snapshots."""
+    """Set the gauges of what is held, and those of every route from its last snapshot."""
+    _in_flight.set(book.in_flight())
+    _held_kv_tokens.set(book.kv_held_tokens())
+    _held_cost_units.set(book.pending_pico() / PICO_PER_UNIT)
     for state in book.route_states():
         route = _route(state.route_id)
         _healthy.labels(route).set(int(state.healthy))

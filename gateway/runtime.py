@@ -118,6 +118,7 @@ class Runtime:
     def observe_routes(self) -> None:
         """Give the book the newest snapshot of every route."""
         desk = self.journey.desk
+        desk.book.give_back_due(self.clock.now_us())
         for route in desk.configuration.policy.routes:
             provider = self.providers.get(route.provider_kind)
             snapshot = provider.snapshot(route) if provider else None

@@ -10,4 +10,4 @@ settings.register_profile(
 settings.register_profile("long", max_examples=10_000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-pytest_plugins = ["tests.ledger_fixtures"]
+pytest_plugins = ["tests.ledger_fixtures", "tests.server_fixtures"]

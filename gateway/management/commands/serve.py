@@ -1,5 +1,7 @@
 """`manage.py serve`: the gateway and its console in one process, which owns the ledger."""
 
+import signal
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -27,6 +29,9 @@ class Command(BaseCommand):
             LedgerLock.take(settings.WEIGHBRIDGE_DB).release()
         except LedgerError as error:
             raise CommandError(str(error)) from None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # Once it has stopped in good order uvicorn raises the signal again: that is no failure.
+            signal.signal(number, _stopped)
         server = uvicorn.Server(
             uvicorn.Config(
                 "gateway.asgi:application",
@@ -44,3 +49,7 @@ class Command(BaseCommand):
         server.run()
         if not server.started:
             raise CommandError("The server did not start; what it said above tells why.")
+
+
+def _stopped(number: int, frame: FrameType | None) -> None:
+    """Let the command return, with 0."""
