@@ -115,3 +115,35 @@ def test_money_is_never_a_float():
                 and isinstance(node.func, ast.Name)
                 and node.func.id == "float"
             ), name
+
+
+def test_every_setting_and_command_is_documented():
+    settings = (ROOT / "gateway" / "settings.py").read_text()
+    operate = (ROOT / "docs" / "operate.md").read_text()
+    names = set(re.findall(r'"(WEIGHBRIDGE_[A-Z_]+)"', settings))
+    assert {name for name in names if f"`{name}`" not in operate} == set()
+    readme = (ROOT / "README.md").read_text()
+    commands = {
+        path.stem
+        for package in ("gateway", "ledger")
+        for path in (ROOT / package / "management" / "commands").glob("*.py")
+        if path.stem != "__init__"
+    }
+    assert {command for command in commands if f"manage.py {command}" not in readme} == set()
+
+
+def test_every_runtime_dependency_has_a_reason_in_the_readme_and_is_used():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    readme = (ROOT / "README.md").read_text()
+    for requirement in project["dependencies"]:
+        name = re.split(r"[\[<>=]", requirement)[0]
+        assert re.search(rf"\b{re.escape(name)}\b", readme), f"{name} has no reason in the README"
+
+
+def test_the_links_of_the_documents_lead_somewhere():
+    for path in tracked(".md"):
+        for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+            if not target.startswith("http"):
+                assert (path.parent / target).exists(), f"{named(path)}: {target}"
