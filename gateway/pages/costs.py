@@ -9,11 +9,13 @@ from gateway.pages.periods import RANGES, ZONES, range_of
 from gateway.pages.shell import clock, ledger, page
 from ledger.queries.costs import CostTable, Drill, costs
 
+PAGE_ROWS_LIMIT = 200  # of the page and its CSV; what is beyond stands in one row of its own
+
 
 def _table(request: HttpRequest) -> tuple[CostTable, dict[str, object]]:
     asked = range_of(request.GET, clock.now_us())
     dimensions = dimensions_of(request.GET)
-    table = costs(ledger(), asked.period, dimensions, zone=asked.zone)
+    table = costs(ledger(), asked.period, dimensions, zone=asked.zone, rows_limit=PAGE_ROWS_LIMIT)
     return table, {"asked": asked, "by": dimensions}
 
 

@@ -121,7 +121,7 @@ class Drill:
 class CostTable:
     """Rows by falling cost (by time first, where time is a dimension), and their exact sum.
 
-    More than ROWS_LIMIT rows are not dropped: those of the lowest cost are added up in `others`,
+    Rows beyond the limit are not dropped: those of the lowest cost are added up in `others`,
     which stand for `others_count` rows.
     """
 
@@ -160,6 +160,7 @@ def costs(
     *,
     zone: tzinfo,
     filters: Filter | None = None,
+    rows_limit: int = ROWS_LIMIT,
 ) -> CostTable:
     """The costs of a period by up to three dimensions, of which at most one is a time.
 
@@ -180,9 +181,9 @@ def costs(
         total = total.plus(row.sums)
     rows.sort(key=lambda row: (-row.sums.cost_total_pico, row.values))
     others = CostSums()
-    for row in rows[ROWS_LIMIT:]:
+    for row in rows[rows_limit:]:
         others = others.plus(row.sums)
-    kept = rows[:ROWS_LIMIT]
+    kept = rows[:rows_limit]
     if unit:
         place = chosen.index(unit)
         order = {bucket.label: number for number, bucket in enumerate(times)}
@@ -193,8 +194,8 @@ def costs(
         dimensions=chosen,
         filters=wanted,
         rows=tuple(kept),
-        others=others if len(rows) > ROWS_LIMIT else None,
-        others_count=max(0, len(rows) - ROWS_LIMIT),
+        others=others if len(rows) > rows_limit else None,
+        others_count=max(0, len(rows) - rows_limit),
         total=total,
         time_buckets=times,
     )

@@ -7,7 +7,6 @@ from datetime import UTC, date, timedelta
 
 import pytest
 
-from ledger.queries import costs as module
 from ledger.queries.costs import DIMENSIONS, TIME_DIMENSIONS, costs, unit_cost_pico
 from ledger.reading import connect_read_only
 from ledger.zones import Period, days, parse_zone, to_local
@@ -175,10 +174,9 @@ def test_a_drill_names_the_very_receipts_that_a_row_sums(connection, dimensions)
         assert sum(one.cost_total_pico for one in behind) == row.sums.cost_total_pico
 
 
-def test_rows_beyond_the_limit_are_added_up_and_not_dropped(connection, monkeypatch):
+def test_rows_beyond_the_limit_are_added_up_and_not_dropped(connection):
     everything = costs(connection, WHOLE, ["tenant", "route"], zone=UTC)
-    monkeypatch.setattr(module, "ROWS_LIMIT", 4)
-    table = costs(connection, WHOLE, ["tenant", "route"], zone=UTC)
+    table = costs(connection, WHOLE, ["tenant", "route"], zone=UTC, rows_limit=4)
     assert table.rows == everything.rows[:4]
     assert table.others_count == len(everything.rows) - 4
     assert (
