@@ -45,44 +45,55 @@ class LiveClock:
 
 
 class TokenStream:
-    """The tokens of one job: iterate over their indices as they come due, then read `finished`."""
+    """The tokens of one job: iterate over their indices as they come due, then read `finished`.
+
+    One reader iterates; any number may wait for the end.
+    """
+
+    __slots__ = ("_available", "_ended", "_loop", "_reader", "_taken", "finished", "job")
 
     def __init__(self, job: Job) -> None:
         self.job = job
         self.finished: Finished | None = None
         self._available = self._taken = 0
-        self._waiters: list[asyncio.Future[None]] = []
+        self._loop = asyncio.get_running_loop()
+        self._reader: asyncio.Future[None] | None = None
+        self._ended: list[asyncio.Future[None]] = []
 
     def __aiter__(self) -> "TokenStream":
         return self
 
     async def __anext__(self) -> int:
-        while self._taken >= self._available:
+        taken = self._taken
+        while taken >= self._available:
             if self.finished is not None:
                 raise StopAsyncIteration
-            await self._changed()
-        self._taken += 1
-        return self._taken - 1
+            self._reader = reader = self._loop.create_future()
+            await reader
+        self._taken = taken + 1
+        return taken
 
     async def ended(self) -> Finished:
         """Return how the job ended, once it has."""
         while self.finished is None:
-            await self._changed()
+            ended = self._loop.create_future()
+            self._ended.append(ended)
+            await ended
         return self.finished
 
     def deliver(self, tokens: int, finished: Finished | None = None) -> None:
         """Make the first `tokens` tokens available, and the end known."""
-        if tokens > self._available or finished is not None:
-            self._available, self.finished = max(tokens, self._available), finished
-            for waiter in self._waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            self._waiters.clear()
-
-    async def _changed(self) -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter
+        if finished is not None:
+            self.finished = finished
+            for ended in self._ended:
+                if not ended.done():
+                    ended.set_result(None)
+        elif tokens <= self._available:
+            return
+        self._available = tokens
+        reader = self._reader
+        if reader is not None and not reader.done():
+            reader.set_result(None)
 
 
 class LiveReplica:
