@@ -5,6 +5,9 @@ distinct values and calls the rest "other", so that neither a client nor a backe
 exposition.
 """
 
+from functools import lru_cache
+from typing import TypeVar
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
@@ -136,18 +139,27 @@ class BoundedLabel:
 _reason, _route, _priority, _endpoint = (BoundedLabel() for _ in range(4))
 
 
+_M = TypeVar("_M", Counter, Histogram)
+
+
+@lru_cache(maxsize=4_096)
+def _child(metric: _M, *labels: str) -> _M:
+    """Returns a metric's time series of these labels; `labels()` takes a lock and checks each."""
+    return metric.labels(*labels)
+
+
 def request_ended(receipt: Receipt) -> None:
     """Count a request by its receipt, which is durable."""
     route, priority = _route(receipt.route_id), _priority(receipt.priority)
     degraded = "true" if receipt.degraded_from else "false"
     reason = _reason(receipt.terminal_error_code)
-    _requests.labels(receipt.status, reason, route, priority, degraded).inc()
+    _child(_requests, receipt.status, reason, route, priority, degraded).inc()
     if receipt.status == "rejected":
         return
-    _tokens.labels(route, "input").inc(receipt.input_tokens)
-    _tokens.labels(route, "output").inc(receipt.output_tokens)
+    _child(_tokens, route, "input").inc(receipt.input_tokens)
+    _child(_tokens, route, "output").inc(receipt.output_tokens)
     if receipt.cached_input_tokens:
-        _tokens.labels(route, "cached_input").inc(receipt.cached_input_tokens)
+        _child(_tokens, route, "cached_input").inc(receipt.cached_input_tokens)
     for histogram, value_us in (
         (_ttft, receipt.first_token_us),
         (_queue, receipt.queue_us),
@@ -155,7 +167,7 @@ def request_ended(receipt: Receipt) -> None:
         (_e2e, receipt.e2e_us if receipt.status == "completed" else None),
     ):
         if value_us is not None:
-            histogram.labels(route, priority).observe(value_us / 1e6)
+            _child(histogram, route, priority).observe(value_us / 1e6)
 
 
 def turned_away(reason: str) -> None:
@@ -165,7 +177,7 @@ def turned_away(reason: str) -> None:
 
 def responded(endpoint: str, status: int) -> None:
     """Count a response by the endpoint's name, which is one of a fixed table."""
-    _responses.labels(_endpoint(endpoint), str(status)).inc()
+    _child(_responses, _endpoint(endpoint), str(status)).inc()
 
 
 def observe_book(book: Book) -> None:

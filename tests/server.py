@@ -96,10 +96,7 @@ def serving(ledger: Path, keys: dict[str, str], time_scale: float = 20.0) -> Ite
     log = ledger.with_suffix(".log")
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "uvicorn", "gateway.asgi:application"),
-                *("--fd", str(listening.fileno()), "--no-access-log", "--loop", "uvloop"),
-            ],
+            [sys.executable, "-m", "tests.serve_socket", str(listening.fileno())],
             cwd=ROOT,
             env=environment_of(ledger, time_scale),
             pass_fds=(listening.fileno(),),

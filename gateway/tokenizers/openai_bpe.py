@@ -29,6 +29,7 @@ _PACKAGE = "bpe-openai"
 _TEMPLATE = "chat-1"
 _TOKENS_PER_MESSAGE = 3
 _TOKENS_PRIMING_THE_ANSWER = 3
+_ROLES_LIMIT = 16  # whose counts are kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,25 +95,36 @@ class OpenAITokenizer:
             mergeable_ranks=_ranks(rank_file),
             special_tokens={},  # text that looks like a special token is text
         )
+        self._tokens_of_role: dict[str, int] = {}
 
     def count_text(self, text: str) -> int:
         check_size((clean := countable(text),))
         return self._tokens(clean)
 
     def count_chat(self, messages: Sequence[Message], tools_json: str | None) -> int:
-        parts = [countable(message.role) for message in messages]
-        parts += [countable(message.content) for message in messages]
+        parts = [countable(message.content) for message in messages]
         parts += [
             countable(message.tool_calls_json)
             for message in messages
             if message.tool_calls_json is not None
         ]
         tokens = _TOKENS_PER_MESSAGE * len(messages) + _TOKENS_PRIMING_THE_ANSWER
+        tokens += sum(self._role_tokens(message.role) for message in messages)
         if tools_json is not None:
             parts.append(countable(tools_json))
             tokens += _TOKENS_PER_MESSAGE
         check_size(parts)
         return tokens + sum(map(self._tokens, parts))
+
+    def _role_tokens(self, role: str) -> int:
+        """Returns a role's tokens, counted once: each count gives the interpreter lock away."""
+        tokens = self._tokens_of_role.get(role)
+        if tokens is None:
+            check_size((clean := countable(role),))
+            tokens = self._tokens(clean)
+            if len(self._tokens_of_role) < _ROLES_LIMIT:
+                self._tokens_of_role[role] = tokens
+        return tokens
 
     def _tokens(self, text: str) -> int:
         return len(self._encoding.encode_ordinary(text))

@@ -1,0 +1,20 @@
+"""`python -m tests.serve_socket FD`: uvicorn over a listening socket that was handed over.
+
+uvicorn's own `--fd` takes every socket for a Unix one, which leaves TCP_NODELAY off and adds 40 ms
+to each response.
+"""
+
+import socket
+import sys
+
+import uvicorn
+
+
+def main() -> None:
+    listening = socket.socket(fileno=int(sys.argv[1]))
+    config = uvicorn.Config("gateway.asgi:application", access_log=False, loop="uvloop")
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+if __name__ == "__main__":
+    main()
