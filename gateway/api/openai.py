@@ -11,10 +11,9 @@ from gateway.api.answers import Chunks, completion_body, run_headers
 from gateway.api.budget import Asked, read_budget
 from gateway.api.errors import Failure
 from gateway.api.http import EVENT_STREAM, Request, Response
-from gateway.api.identities import Identities
+from gateway.api.lookups import Lookups
 from gateway.api.ports import Ports, Run
 from gateway.api.problems import Problem
-from gateway.api.receipts import filed_json
 from gateway.api.replies import failed
 from gateway.api.sse import DONE, error_event
 from gateway.api.wire import ChatRequest, read_chat_request
@@ -32,7 +31,7 @@ class ChatCompletions:
     def __init__(self, ports: Ports, body_limit_bytes: int) -> None:
         self._ports = ports
         self._body_limit_bytes = body_limit_bytes
-        self._identities = Identities(ports)
+        self._lookups = Lookups(ports)
 
     async def __call__(self, request: Request, caller: Caller) -> Response | None:
         body = await request.body(self._body_limit_bytes)
@@ -49,7 +48,7 @@ class ChatCompletions:
         except LedgerUnavailable:
             return failed(errors.ledger_unavailable())
         if isinstance(admitted, Refusal):
-            return failed(errors.of_refusal(admitted, filed_json(admitted.filed, None)))
+            return failed(errors.of_refusal(admitted, self._lookups.receipt(admitted.filed)))
         return await self._answer(request, admitted, wanted)
 
     async def _answer(self, request: Request, run: Run, wanted: ChatRequest) -> Response | None:
@@ -82,7 +81,7 @@ class ChatCompletions:
         if isinstance(outcome, Failure):
             return failed(outcome, run_headers(run))
         finish_reason, filed = outcome
-        receipt_json = filed_json(filed, self._identities.get(run.identity_id))
+        receipt_json = self._lookups.receipt(filed)
         return Response(
             body=completion_body(run, "".join(texts), finish_reason, filed.receipt, receipt_json),
             headers=run_headers(run),
@@ -118,7 +117,7 @@ class ChatCompletions:
             await request.write(error_event(errors.openai_body(outcome)), more=False)
             return None
         finish_reason, filed = outcome
-        receipt_json = filed_json(filed, self._identities.get(run.identity_id))
+        receipt_json = self._lookups.receipt(filed)
         tail = chunks.last(finish_reason, filed.receipt, receipt_json) + DONE
         if not request.sent_start:  # an answer without any text
             await _start_stream(request, run)
@@ -134,7 +133,7 @@ class ChatCompletions:
         receipt = ended.filed.receipt
         if receipt.status == "completed" and ended.finish_reason is not None:
             return ended.finish_reason, ended.filed
-        receipt_json = filed_json(ended.filed, self._identities.get(run.identity_id))
+        receipt_json = self._lookups.receipt(ended.filed)
         return errors.of_ending(
             run.request_id, receipt.status, receipt.terminal_error_code, receipt_json
         )

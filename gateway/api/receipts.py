@@ -108,7 +108,9 @@ def receipt_json(
     return shown
 
 
-def filed_json(filed: Filed, identity: ModelIdentity | None) -> dict[str, Any]:
+def filed_json(
+    filed: Filed, *, identity: ModelIdentity | None = None, currency: str = "units"
+) -> dict[str, Any]:
     """Returns the JSON of a receipt that was just made durable."""
     return receipt_json(
         filed.receipt,
@@ -116,6 +118,7 @@ def filed_json(filed: Filed, identity: ModelIdentity | None) -> dict[str, Any]:
         prev_hash=filed.prev_hash,
         entry_hash=filed.entry_hash,
         identity=identity,
+        currency=currency,
     )
 
 

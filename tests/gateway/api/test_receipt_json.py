@@ -12,7 +12,7 @@ from tests.gateway.api.client import filed
 
 
 def test_a_receipt_has_every_field_that_the_ledger_has():
-    shown = filed_json(filed(), model_identity())
+    shown = filed_json(filed(), identity=model_identity())
     renamed = {
         "identity_id": "model_identity_id",
         "resolves_hash": "resolves_hash",
@@ -31,7 +31,9 @@ def test_a_receipt_has_every_field_that_the_ledger_has():
 
 
 def test_values_are_exact_and_in_their_units():
-    shown = filed_json(filed(first_token_us=380_001, tags_json='{"team":"a"}'), model_identity())
+    shown = filed_json(
+        filed(first_token_us=380_001, tags_json='{"team":"a"}'), identity=model_identity()
+    )
     assert shown["first_token_ms"] == 380.001
     assert shown["e2e_ms"] == 2_360
     assert shown["cancel_ack_ms"] is None
