@@ -36,7 +36,7 @@ class TenantAccount:
     in_flight: int = 0
     pending_pico: int = 0
     spent_pico: int = 0
-    period_start_us: int = 0
+    period_end_us: int = 0
     tokens_in_minute: int = 0
     recent: deque[tuple[int, int]] = field(default_factory=deque)
 
@@ -44,10 +44,13 @@ class TenantAccount:
         """Forget what left the minute; start a new budget month where one has begun."""
         while self.recent and self.recent[0][0] <= now_us - MINUTE_US:
             self.tokens_in_minute -= self.recent.popleft()[1]
-        if now_us >= self.period_start_us + 28 * 24 * 60 * MINUTE_US:
-            start_us = self.quota.period_start_us(now_us)
-            if start_us > self.period_start_us:
-                self.period_start_us, self.spent_pico = start_us, 0
+        if now_us >= self.period_end_us:
+            self.enter_period(now_us)
+            self.spent_pico = 0
+
+    def enter_period(self, now_us: int) -> None:
+        """Note when the budget month of `now_us` ends: asking a calendar each time costs more."""
+        self.period_end_us = self.quota.period_end_us(now_us)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,7 +95,7 @@ class Book:
         if account is None:
             account = self._tenants[tenant_id] = TenantAccount(quota=quota)
         account.quota = quota
-        account.period_start_us = quota.period_start_us(now_us)
+        account.enter_period(now_us)
         account.spent_pico = spent_pico
 
     def quota(self, tenant_id: str) -> Quota | None:

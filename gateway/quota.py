@@ -6,6 +6,9 @@ import msgspec
 
 from gateway.clock import local_period_start_us
 
+LONGEST_MONTH_US = 32 * 86_400_000_000
+"""From the start of any month this leads into the next, with its clock changes and to spare."""
+
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True):
     """The body of a `Tenant` record. None: no limit of that kind."""
@@ -25,3 +28,8 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     def period_start_us(self, now_us: int) -> int:
         """Return the start of the budget month that `now_us` lies in."""
         return local_period_start_us(now_us, ZoneInfo(self.time_zone))
+
+    def period_end_us(self, now_us: int) -> int:
+        """Return the start of the budget month after that of `now_us`."""
+        start_us = self.period_start_us(now_us)
+        return self.period_start_us(start_us + LONGEST_MONTH_US)

@@ -4,13 +4,10 @@ Pure but for the book: values in, rows out. Every accepted request is posted, vo
 as an unknown; every request, rejected ones too, gets one receipt (LED-1, LED-6).
 """
 
-from collections.abc import Sequence
-
 import orjson
 
 from gateway.desk import Weighed
 from gateway.providers.outcomes import Completed, Outcome, Rejected, Timings, Unknown, error_code
-from ledger.quantiles import nearest_rank
 from ledger.rates import Cost, Priced, batch_priced, price
 from ledger.records import AttemptEvent, Receipt, Record, Settlement
 
@@ -104,7 +101,7 @@ def _receipt(
     request, decision, route = weighed.request, weighed.decision, weighed.route
     timings = outcome.timings if outcome else Timings()
     usage = outcome.usage if outcome else None
-    itl_mean_us, itl_p50_us, itl_p95_us, itl_max_us = itl_summary(timings.itl_us)
+    itl = timings.itl
     schema_valid = outcome.schema_valid if isinstance(outcome, Completed) else None
     return Receipt(
         request_id=request.request_id,
@@ -140,10 +137,10 @@ def _receipt(
         first_byte_network_us=timings.first_byte_network_us,
         decode_us=timings.decode_us,
         first_token_us=timings.first_token_us,
-        itl_mean_us=itl_mean_us,
-        itl_p50_us=itl_p50_us,
-        itl_p95_us=itl_p95_us,
-        itl_max_us=itl_max_us,
+        itl_mean_us=itl.mean_us if itl else None,
+        itl_p50_us=itl.p50_us if itl else None,
+        itl_p95_us=itl.p95_us if itl else None,
+        itl_max_us=itl.max_us if itl else None,
         e2e_us=ended_at_us - weighed.decided_at_us,
         cancel_ack_us=timings.cancel_ack_us,
         cost_input_pico=cost.input_pico,
@@ -162,19 +159,4 @@ def _receipt(
         accepted_at_us=weighed.decided_at_us,
         ended_at_us=ended_at_us,
         tags_json=orjson.dumps(dict(request.tags)).decode() if request.tags else "{}",
-    )
-
-
-def itl_summary(
-    itl_us: Sequence[int],
-) -> tuple[int, int, int, int] | tuple[None, None, None, None]:
-    """Return mean (rounded down), p50, p95 and maximum of the gaps in µs; all None without gaps."""
-    if not itl_us:
-        return None, None, None, None
-    ordered = sorted(itl_us)
-    return (
-        sum(ordered) // len(ordered),
-        nearest_rank(ordered, 50, 100),
-        nearest_rank(ordered, 95, 100),
-        ordered[-1],
     )

@@ -12,5 +12,9 @@ def nearest_rank(ordered: Sequence[int], numerator: int, denominator: int) -> in
         raise ValueError("a quantile of no values: NO_DATA is an answer of its own")
     if not 0 < numerator <= denominator:
         raise ValueError(f"a quantile lies in (0, 1], not at {numerator}/{denominator}")
-    rank = -(-numerator * len(ordered) // denominator)
-    return ordered[rank - 1]
+    return ordered[nearest_rank_index(len(ordered), numerator, denominator)]
+
+
+def nearest_rank_index(count: int, numerator: int, denominator: int) -> int:
+    """Return the place of the nearest-rank quantile among `count` sorted values, from 0."""
+    return -(-numerator * count // denominator) - 1

@@ -11,9 +11,8 @@ import numpy as np
 
 from simulator.iterations import (
     Int64Array,
-    log_of_rows,
     rows_of_iterations,
-    token_times_ps,
+    token_times_of_rows,
 )
 from simulator.scheduler import OUTCOMES, Finished, Job, ReplicaConfig, Snapshot
 from simulator.snapshots import RATE_WINDOW_PS, observe, steps_elapsed
@@ -153,6 +152,7 @@ class Replica:
         if last >= 0:
             first = last - state.remaining[slot] + 1
             runs.append((first, min(state.iteration + self._steps_elapsed(), last) - first + 1))
+        runs = [run for run in runs if run[1] > 0]
         if not runs:
             return np.empty(0, np.int64)
         state.flush_log()
@@ -169,7 +169,7 @@ class Replica:
                     state.decodes,
                 )
             )
-        return token_times_ps(log_of_rows(rows), runs)
+        return token_times_of_rows(rows, runs)
 
     def snapshot(self, t_ps: int) -> Snapshot:
         """Return the load at `t_ps`, running up to it; who ends until then is reported later.

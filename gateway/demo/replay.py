@@ -17,7 +17,7 @@ from gateway.ids import request_id as make_request_id
 from gateway.policy.values import Budget, InferenceRequest, TokenCount
 from gateway.providers.outcomes import Cancelled, Completed, Outcome, Rejected
 from gateway.providers.simulated import PRIORITY_RANK, backend_of, capacity
-from gateway.providers.simulator import timings_of
+from gateway.providers.simulator import timings_of, token_times_ps
 from gateway.settling import closing_records, refusal_receipt
 from ledger.rates import Usage
 from ledger.records import Receipt, Record
@@ -25,11 +25,13 @@ from ledger.statements import Appended
 from ledger.store import Store
 from simulator.engine import Replica
 from simulator.scheduler import Finished, Job
-from simulator.timing import PS_PER_US
+from simulator.timing import MAX_PS, PS_PER_US
 
 SNAPSHOT_EVERY_US = 1_000_000
-COMMITS_AHEAD = 256
-"""How many commits may be on their way to the disk before the replay waits for the oldest."""
+ROWS_PER_APPEND = 256
+"""Rows are handed to the ledger's writer in such numbers: each handing over wakes its thread."""
+APPENDS_AHEAD = 16
+"""How many of them may be on their way to the disk before the replay waits for the oldest."""
 RETAINED_JOBS = 64
 
 
@@ -41,6 +43,29 @@ class Running:
     arrival: Arrival
 
 
+class VirtualReplica:
+    """A replica in virtual time that is run only where something may end; `due_ps` says when."""
+
+    __slots__ = ("due_ps", "replica")
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.due_ps = MAX_PS  # no job ends before
+
+    def submit(self, job: Job) -> None:
+        self.replica.submit(job)
+        self.due_ps = job.arrival_ps
+
+    def advance_to(self, to_ps: int) -> list[Finished]:
+        """Return what ended up to `to_ps`, where something was due."""
+        if self.due_ps > to_ps:
+            return []
+        finished = self.replica.advance_to(to_ps)
+        due_ps = self.replica.next_event_ps()
+        self.due_ps = MAX_PS if due_ps is None else due_ps
+        return finished
+
+
 class VirtualRoute:
     """A route's replicas in virtual time; the least loaded takes the next job."""
 
@@ -48,12 +73,12 @@ class VirtualRoute:
         backend = backend_of(desk.configuration.routes[route_id])
         self.route_id = route_id
         self.replicas = [
-            Replica(backend.config, backend.model, retain_finished=RETAINED_JOBS)
+            VirtualReplica(Replica(backend.config, backend.model, retain_finished=RETAINED_JOBS))
             for _ in range(backend.replicas)
         ]
 
-    def least_loaded(self) -> Replica:
-        return min(self.replicas, key=lambda replica: replica.outstanding)
+    def least_loaded(self) -> VirtualReplica:
+        return min(self.replicas, key=lambda each: each.replica.outstanding)
 
 
 class Replay:
@@ -74,10 +99,12 @@ class Replay:
         self._revision = first_revision
         self._receipts = receipts
         self._running: dict[int | str, Running] = {}
-        self._commits: deque[Future[tuple[Appended, ...]]] = deque()
+        self._rows: list[Record] = []
+        self._appends: deque[Future[tuple[Appended, ...]]] = deque()
         self._routes = {
             route_id: VirtualRoute(desk, route_id) for route_id in desk.configuration.routes
         }
+        self._replicas = [each for route in self._routes.values() for each in route.replicas]
 
     def run(self, arrivals: Iterable[Arrival]) -> Iterator[int]:
         """Replay everything, yielding the number of arrivals done, and wait for the disk."""
@@ -93,8 +120,9 @@ class Replay:
         while self._running:
             self._observe(at_us)
             at_us += SNAPSHOT_EVERY_US
-        while self._commits:
-            self._commits.popleft().result()
+        self._append()
+        while self._appends:
+            self._appends.popleft().result()
 
     def _arrive(self, arrival: Arrival) -> None:
         now_us = self._start_us + arrival.at_us
@@ -152,13 +180,15 @@ class Replay:
 
     def _advance(self, to_us: int) -> None:
         """End what ends up to a virtual time, in the order of the ends."""
+        to_ps = to_us * PS_PER_US
         ends = [
-            (finished.done_ps, replica, finished)
-            for route in self._routes.values()
-            for replica in route.replicas
-            for finished in replica.advance_to(to_us * PS_PER_US)
+            (finished.done_ps, each.replica, finished)
+            for each in self._replicas
+            if each.due_ps <= to_ps
+            for finished in each.advance_to(to_ps)
         ]
-        ends.sort(key=lambda end: end[0])
+        if len(ends) > 1:
+            ends.sort(key=lambda end: end[0])
         for _, replica, finished in ends:
             self._end(replica, finished)
 
@@ -176,16 +206,23 @@ class Replay:
     def _observe(self, at_us: int) -> None:
         self._advance(at_us)
         for route in self._routes.values():
-            parts = [replica.snapshot(at_us * PS_PER_US) for replica in route.replicas]
+            parts = [each.replica.snapshot(at_us * PS_PER_US) for each in route.replicas]
             self._desk.book.observe(
                 capacity(route.route_id, self._revision, self._start_us + at_us, parts)
             )
         self._revision += 1
 
     def _file(self, rows: tuple[Record, ...]) -> None:
-        if len(self._commits) >= COMMITS_AHEAD:
-            self._commits.popleft().result()
-        self._commits.append(self._store.append(rows))
+        self._rows += rows
+        if len(self._rows) >= ROWS_PER_APPEND:
+            self._append()
+
+    def _append(self) -> None:
+        """Hand over what was filed, in its order; wait where the disk is too far behind."""
+        if len(self._appends) >= APPENDS_AHEAD:
+            self._appends.popleft().result()
+        self._appends.append(self._store.append(self._rows))
+        self._rows = []
 
 
 def _outcome(replica: Replica, finished: Finished, running: Running) -> Outcome:
@@ -198,10 +235,7 @@ def _outcome(replica: Replica, finished: Finished, running: Running) -> Outcome:
     )
     if finished.outcome == "refused":
         return Rejected(usage=usage, reason="PROVIDER_REFUSED")
-    times_ps: list[int] = []
-    if finished.first_token_ps is not None:
-        times_ps = replica.token_times_ps(finished.job_id).tolist()
-    timings = timings_of(finished, times_ps)
+    timings = timings_of(finished, token_times_ps(replica, finished))
     if timings.queue_us is not None and timings.prefill_us is not None:
         first_token_us = timings.queue_us + timings.prefill_us
         timings = replace(timings, first_token_us=first_token_us, first_byte_network_us=0)

@@ -6,17 +6,43 @@ A time-out is `Unknown`, never `Failed`: the caller stopped waiting, nothing mor
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gateway.policy.values import EndState
+from ledger.quantiles import nearest_rank_index
 from ledger.rates import Usage
 
 UsageSource = Literal["counted", "provider", "estimated"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InterTokenLatency:
+    """The gaps between one attempt's output tokens, summed up; µs."""
+
+    mean_us: int  # rounded down
+    p50_us: int
+    p95_us: int
+    max_us: int
+
+
+def inter_token_latency(gaps_us: NDArray[np.int64]) -> InterTokenLatency | None:
+    """Return the gaps' mean, nearest-rank quantiles and maximum, exact; None where none is."""
+    if not len(gaps_us):
+        return None
+    ordered = np.sort(gaps_us)
+    return InterTokenLatency(
+        mean_us=int(ordered.sum()) // len(ordered),
+        p50_us=int(ordered[nearest_rank_index(len(ordered), 50, 100)]),
+        p95_us=int(ordered[nearest_rank_index(len(ordered), 95, 100)]),
+        max_us=int(ordered[-1]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
     """Measured phases of one attempt, in µs. None: not known.
 
-    `itl_us` holds the gaps between output tokens in order (empty for fewer than two tokens).
     first_decode_us is 0 where the engine emits the first token at the end of the iteration that
     completes the prefill, as vLLM V1 and the simulator do.
     """
@@ -28,7 +54,7 @@ class Timings:
     decode_us: int | None = None
     first_token_us: int | None = None
     cancel_ack_us: int | None = None
-    itl_us: tuple[int, ...] = ()
+    itl: InterTokenLatency | None = None  # None, too, for fewer than two output tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,20 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gateway.clock import Clock
 from gateway.policy.values import CapacitySnapshot, Route
 from gateway.providers.base import Call
-from gateway.providers.outcomes import Cancelled, Completed, Outcome, Rejected, Timings
+from gateway.providers.outcomes import (
+    Cancelled,
+    Completed,
+    Outcome,
+    Rejected,
+    Timings,
+    inter_token_latency,
+)
 from gateway.providers.simulated import PRIORITY_RANK, backend_of, capacity
 from gateway.providers.simulated_text import json_pieces, natural_length, word_pieces
 from gateway.schemas import matches_schema
@@ -155,9 +165,7 @@ class SimulatedAttempt:
         return Rejected(usage=usage, reason="PROVIDER_REFUSED")
 
     def _timings(self, finished: Finished) -> Timings:
-        times_ps: list[int] = []
-        if finished.first_token_ps is not None:
-            times_ps = self._live.replica.token_times_ps(self._call.attempt_id).tolist()
+        times_ps = token_times_ps(self._live.replica, finished)
         return timings_of(finished, times_ps, self._time_scale)
 
     def _schema_valid(self, text: list[str]) -> bool | None:
@@ -166,25 +174,34 @@ class SimulatedAttempt:
         return matches_schema("".join(text), self._call.schema)
 
 
-def timings_of(finished: Finished, times_ps: list[int], time_scale: float = 1.0) -> Timings:
+def token_times_ps(replica: Replica, finished: Finished) -> NDArray[np.int64]:
+    """Return when each token of an ended job was emitted, in ps; none where it got no token."""
+    if finished.first_token_ps is None:
+        return np.empty(0, np.int64)
+    return replica.token_times_ps(finished.job_id)
+
+
+def timings_of(finished: Finished, times_ps: NDArray[np.int64], time_scale: float = 1.0) -> Timings:
     """Return a simulated job's phases in real µs; each simulated duration is divided by the scale.
 
-    The engine emits the first token at the end of the iteration that completes the prefill, so
-    there is no separate first decode: it is 0.
+    Every duration is rounded half to even by itself. The engine emits the first token at the end
+    of the iteration that completes the prefill, so there is no separate first decode: it is 0.
     """
+    real_us_ps = PS_PER_US * time_scale
 
     def us(duration_ps: int) -> int:
-        return round(duration_ps / (PS_PER_US * time_scale))
+        return round(duration_ps / real_us_ps)
 
     if finished.scheduled_ps is None:
         return Timings()
     queue_us = us(finished.scheduled_ps - finished.arrival_ps)
     if finished.first_token_ps is None:
         return Timings(queue_us=queue_us)
+    gaps_us = np.rint((times_ps[1:] - times_ps[:-1]) / real_us_ps).astype(np.int64)
     return Timings(
         queue_us=queue_us,
         prefill_us=us(finished.first_token_ps - finished.scheduled_ps),
         first_decode_us=0,
         decode_us=us(finished.done_ps - finished.first_token_ps),
-        itl_us=tuple([us(b - a) for a, b in zip(times_ps, times_ps[1:], strict=False)]),
+        itl=inter_token_latency(gaps_us),
     )
