@@ -10,7 +10,7 @@ from ledger.records import ApiKey
 
 SCOPE_INFERENCE = "inference"
 SCOPE_RECEIPTS = "receipts"
-SCOPE_REPORTS = "reports"  # of the whole fleet: every tenant's costs, SLO burn, releases
+SCOPE_REPORTS = "reports"  # the costs of every tenant, not only the key's own
 ALL_SCOPES = (SCOPE_INFERENCE, SCOPE_RECEIPTS)  # what a tenant's key has unless told otherwise
 KNOWN_SCOPES = (*ALL_SCOPES, SCOPE_REPORTS)
 
