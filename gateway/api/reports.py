@@ -1,9 +1,9 @@
 """GET /api/v1/costs, /api/v1/slo and /api/v1/releases: the numbers of the pages, as JSON.
 
 A key sees its own tenant's costs; with the scope `reports` it sees every tenant's. SLO burn and
-releases are the fleet's, name no tenant, and are the same for every key. Money is given twice: as whole pico units
-(`*_pico`), of any size, and as an exact decimal text in units. Fractions are exact texts ("25/3")
-beside a rounded number.
+releases are the fleet's, name no tenant, and are the same for every key. Money is given twice: as
+whole pico units (`*_pico`), of any size, and as an exact decimal text in units. Fractions are exact
+texts ("25/3") beside a rounded number.
 """
 
 import json

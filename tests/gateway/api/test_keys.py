@@ -52,12 +52,13 @@ def test_a_key_takes_known_scopes_and_enough_randomness():
 
 def test_a_key_without_the_scope_is_told_which_one_is_missing(ledger_path):
     reader = Client(SmallGateway(ledger_path, scopes=("receipts",)))
-    for path, scope in (("/v1/models", "inference"), ("/api/v1/slo", "reports")):
-        reply = reader.get(path)
-        assert reply.status == 403
-        assert scope in reply.body.decode()
+    reply = reader.get("/v1/models")
+    assert reply.status == 403
+    assert "inference" in reply.body.decode()
+    assert reader.get("/api/v1/slo").status == 200
     writer = Client(SmallGateway(ledger_path, scopes=("inference",)))
     assert writer.get("/api/v1/requests/req_1").status == 403
+    assert "reports" in writer.get("/api/v1/slo").body.decode()
     assert writer.get("/v1/models").status == 200
 
 
