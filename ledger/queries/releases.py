@@ -20,7 +20,7 @@ from ledger.rollups.sums import read_series, read_sums, snapshot
 from ledger.rollups.tables import DIMENSIONS, LIVE
 from ledger.zones import Period
 
-EXACT_LIMIT = 20_000  # receipts of both sides that are read one by one
+EXACT_LIMIT = 15_000  # receipts of both sides that are read one by one
 SIDES_LIMIT = 200
 
 _COLUMN: dict[Metric, str] = {
@@ -247,7 +247,10 @@ def _samples(
         "AS n WHERE n.request_id = r.request_id AND n.revision = r.revision + 1)) LIMIT ?"
     )
     period_us = (period.start_us, period.end_us)
-    rows = fetch(connection, sql, (*routes, *period_us, *wanted.values(), EXACT_LIMIT + 1))
+    cursor = connection.cursor()
+    cursor.row_factory = None  # plain tuples: a sixth faster, over thousands of rows
+    values = (*routes, *period_us, *wanted.values(), EXACT_LIMIT + 1)
+    rows = cursor.execute(sql, values).fetchall()
     samples: _Samples = {}
     for place, metric in enumerate(METRICS):
         measured = [
