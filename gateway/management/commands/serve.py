@@ -8,7 +8,7 @@ import uvicorn
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ledger.errors import LedgerError
+from ledger.errors import LedgerError, LedgerNotReady
 from ledger.lock import LedgerLock
 
 KEEP_ALIVE_SECONDS = 30
@@ -24,9 +24,12 @@ class Command(BaseCommand):
         parser.add_argument("--access-log", action="store_true", help="log each HTTP request")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        path = settings.WEIGHBRIDGE_DB
         try:
             # Asked before the server starts, so that the answer is one sentence, not a traceback.
-            LedgerLock.take(settings.WEIGHBRIDGE_DB).release()
+            if not path.exists():
+                raise LedgerNotReady(str(path), "there is no such file")
+            LedgerLock.take(path).release()
         except LedgerError as error:
             raise CommandError(str(error)) from None
         for number in (signal.SIGTERM, signal.SIGINT):
