@@ -137,8 +137,10 @@ class SimulatedAttempt:
         call = self._call
         if call.schema is not None:
             return json_pieces(self._seed, call.schema)
-        wanted = call.max_output_tokens if call.ignore_eos else natural_length(self._seed)
-        return list(word_pieces(self._seed, min(wanted, call.max_output_tokens + 1)))
+        # One piece beyond the cap tells an answer that was cut off from one that stopped there.
+        beyond = call.max_output_tokens + 1
+        wanted = beyond if call.ignore_eos else min(beyond, natural_length(self._seed))
+        return list(word_pieces(self._seed, wanted))
 
     def _outcome(self, finished: Finished, text: list[str]) -> Outcome:
         usage = Usage(
