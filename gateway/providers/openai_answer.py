@@ -1,0 +1,221 @@
+"""What an attempt has got so far, and the outcome that this makes of any way to end. Pure."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from gateway.providers.base import Call
+from gateway.providers.http_status import Verdict
+from gateway.providers.openai_shapes import (
+    FINISH_UNKNOWN,
+    FINISHED,
+    NOT_FINISHED,
+    Chunk,
+    Done,
+    Garbage,
+    Reported,
+    StreamError,
+    usage_of,
+)
+from gateway.providers.outcomes import (
+    Cancelled,
+    Completed,
+    Failed,
+    Outcome,
+    Rejected,
+    Timings,
+    Unknown,
+    UsageSource,
+    inter_token_latency,
+)
+from gateway.schemas import matches_schema
+from gateway.submission import Delta
+from ledger.rates import Usage
+
+STREAM_ERROR = "PROVIDER_STREAM_ERROR"
+GARBAGE = "PROVIDER_SENT_GARBAGE"
+NO_FINISH = "PROVIDER_STREAM_WITHOUT_FINISH"
+CONNECTION_LOST = "PROVIDER_CONNECTION_LOST"
+NOT_ACKNOWLEDGED = "CANCEL_NOT_ACKNOWLEDGED"
+ITL_LIMIT = 65_536  # gaps that are kept
+NOTHING = Usage(input_tokens=0, output_tokens=0)
+
+
+class Answer:
+    """Adds up an attempt's stream. Times are integer µs of the gateway's clock."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._texts: list[str] = []  # kept only where a schema is to be checked
+        self._deltas = 0
+        self._shown = False
+        self._running: Reported | None = None  # a total so far, from a chunk in the middle
+        self._total: Reported | None = None
+        self._failure: tuple[str, bool] | None = None  # reason, temporary
+        self._finish: str | None = None
+        self._provider_id: str | None = None
+        self._first_us = self._last_us = 0
+        self._itl_us: list[int] = []
+        self.done = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether a finish reason came: the backend generates no more."""
+        return self._finish is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing that may still come can matter."""
+        return self.done or self._failure is not None
+
+    def name(self, provider_id: str | None) -> None:
+        """Take the provider's request id; the first one that is known stays."""
+        self._provider_id = self._provider_id or provider_id
+
+    def take(self, said: Chunk | Done | StreamError | Garbage, now_us: int) -> Delta | None:
+        """Add one event; return the piece of text that it brought."""
+        if isinstance(said, Done):
+            self.done = True
+            return None
+        if isinstance(said, StreamError):
+            self.fail(STREAM_ERROR, temporary=said.temporary)
+            return None
+        if isinstance(said, Garbage):
+            self.fail(GARBAGE)
+            return None
+        self.name(said.provider_id)
+        self._finish = self._finish or said.finish_reason
+        if said.reported is not None:
+            # In its own chunk, in the finish chunk or after it, it is the total.
+            if self._finish is not None or said.choices == 0:
+                self._total = said.reported
+            else:
+                self._running = said.reported
+        if said.deltas:
+            self._count(said.deltas, now_us)
+        if not said.text:
+            return None
+        self._shown = True
+        if self._call.schema is not None:
+            self._texts.append(said.text)
+        return Delta(text=said.text, tokens=said.deltas)
+
+    def fail(self, reason: str, *, temporary: bool = True) -> None:
+        self._failure = self._failure or (reason, temporary)
+
+    def ended(self, *, cleanly: bool) -> Outcome:
+        """Return the outcome of a stream that has ended: as HTTP says it should, or torn.
+
+        A failure after the first text is never retryable: it was delivered (DLV-5).
+        """
+        usage, source = self._usage()
+        finish_reason = FINISHED.get(self._finish or "")
+        if self._failure is None and finish_reason is not None:
+            return Completed(
+                usage=usage,
+                usage_source=source,
+                provider_request_id=self._provider_id,
+                timings=self._timings(),
+                finish_reason=finish_reason,
+                schema_valid=self._schema_valid(),
+            )
+        if self._failure is not None:
+            reason, temporary = self._failure
+        elif self._finish is not None:
+            reason, temporary = NOT_FINISHED.get(self._finish, FINISH_UNKNOWN), False
+        elif cleanly:
+            reason, temporary = NO_FINISH, True
+        else:
+            return self.unknown(CONNECTION_LOST)
+        return Failed(
+            usage=usage,
+            usage_source=source,
+            provider_request_id=self._provider_id,
+            timings=self._timings(),
+            reason=reason,
+            retryable=temporary and not self._shown,
+        )
+
+    def unknown(self, reason: str) -> Unknown:
+        """Return the outcome of an attempt that was lost sight of, with what is known of it."""
+        usage, source = self._usage()
+        return Unknown(
+            usage=usage,
+            usage_source=source,
+            provider_request_id=self._provider_id,
+            timings=self._timings(),
+            reason=reason,
+        )
+
+    def cancelled(self, reason: str, *, stops: bool, sent: bool, took_us: int) -> Outcome:
+        """Return the outcome of a cancel whose connection is closed.
+
+        `stops`: the backend is declared to stop when its connection closes, so the close is its
+        acknowledgement, `took_us` after the cancel. `sent`: the backend may have the request; one
+        that it can't have is cancelled for certain and has used nothing. One that had finished
+        before the cancel is what it was.
+        """
+        if self.finished:
+            return self.ended(cleanly=True)
+        if sent and not stops:
+            return self.unknown(NOT_ACKNOWLEDGED)
+        usage, source = self._usage() if sent else (NOTHING, "counted")
+        return Cancelled(
+            usage=usage,
+            usage_source=source,
+            provider_request_id=self._provider_id,
+            timings=replace(self._timings(), cancel_ack_us=took_us),
+            reason=reason,
+        )
+
+    def judged(self, verdict: Verdict) -> Outcome:
+        """Return the outcome of an answer whose HTTP status is no success.
+
+        A failed one counts its input, marked as an estimate: the backend may have read it all.
+        """
+        if verdict.ended == "rejected":
+            return Rejected(
+                usage=NOTHING,
+                usage_source="counted",
+                provider_request_id=self._provider_id,
+                reason=verdict.reason,
+                retry_after_ms=verdict.retry_after_ms,
+            )
+        if verdict.ended == "unknown":
+            return self.unknown(verdict.reason)
+        self.fail(verdict.reason)
+        return self.ended(cleanly=True)
+
+    def _count(self, deltas: int, now_us: int) -> None:
+        if self._deltas == 0:
+            self._first_us = now_us
+        elif len(self._itl_us) < ITL_LIMIT:
+            self._itl_us.append(now_us - self._last_us)
+        self._last_us = now_us
+        self._deltas += deltas
+
+    def _usage(self) -> tuple[Usage, UsageSource]:
+        counted = {"input_tokens": self._call.input_tokens, "deltas": self._deltas}
+        if self._total is not None or self._running is None:
+            return usage_of(self._total, **counted)
+        usage, _ = usage_of(self._running, **counted)
+        # What came after the last running total is not in it.
+        most = max(usage.output_tokens, self._deltas)
+        return Usage(
+            input_tokens=usage.input_tokens,
+            output_tokens=most,
+            cached_input_tokens=usage.cached_input_tokens,
+        ), "estimated"
+
+    def _timings(self) -> Timings:
+        if self._deltas == 0:
+            return Timings()
+        return Timings(
+            decode_us=self._last_us - self._first_us,
+            itl=inter_token_latency(np.array(self._itl_us, dtype=np.int64)),
+        )
+
+    def _schema_valid(self) -> bool | None:
+        if self._call.schema is None:
+            return None
+        return matches_schema("".join(self._texts), self._call.schema)

@@ -1,0 +1,106 @@
+"""A backend's own metrics, in Prometheus' text format, as a capacity snapshot (SCH-2). Pure.
+
+vLLM's and SGLang's names are known. What a backend doesn't tell is bounded from above: waiting
+requests count with the mean prompt, or with the longest that the route takes; the oldest wait is
+the time since nobody waited.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from gateway.policy.values import CapacitySnapshot, Route
+
+_WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs")
+_RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs")
+_KV_SHARE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage")
+_GENERATED = ("vllm:generation_tokens_total", "sglang:generation_tokens_total")
+_PROMPT_TOKENS = ("vllm:request_prompt_tokens_sum",)
+_PROMPTS = ("vllm:request_prompt_tokens_count",)
+_USED: Mapping[str, str] = MappingProxyType(
+    {
+        name: kind
+        for kind, names in (
+            ("waiting", _WAITING), ("running", _RUNNING), ("kv_share", _KV_SHARE),
+            ("generated", _GENERATED), ("prompt_tokens", _PROMPT_TOKENS), ("prompts", _PROMPTS),
+        )
+        for name in names
+    }
+)  # fmt: skip
+_LINE = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{[^\n]*\})?\s+(\S+)(?:\s+-?\d+)?\s*")
+COUNT_LIMIT = 2**53
+
+
+def read_metrics(text: bytes) -> dict[str, list[float]]:
+    """Return the values of the metrics that are used, by kind, one for each engine behind it.
+
+    Lines that can't be read, and values that are no finite number from 0 to COUNT_LIMIT, are left
+    out.
+    """
+    values: dict[str, list[float]] = {}
+    for line in text.decode("utf-8", "replace").splitlines():
+        match = _LINE.fullmatch(line)
+        kind = _USED.get(match[1]) if match else None
+        if match is None or kind is None:
+            continue
+        try:
+            value = float(match[2])
+        except ValueError:
+            continue
+        if 0 <= value <= COUNT_LIMIT:
+            values.setdefault(kind, []).append(value)
+    return values
+
+
+class Watch:
+    """Makes snapshots of one route from its backend's metrics, each with its own revision."""
+
+    def __init__(self, route: Route, kv_tokens: int, first_revision: int) -> None:
+        self._route, self._kv_tokens, self._revision = route, kv_tokens, first_revision
+        self._generated: tuple[int, float] | None = None  # when, how many
+        self._none_waited_us: int | None = None
+        self.snapshot: CapacitySnapshot | None = None
+
+    def take(self, text: bytes, now_us: int) -> None:
+        """Take one reading. Without queue, batch and KV share it is none, and changes nothing."""
+        values = read_metrics(text)
+        if not all(values.get(kind) for kind in ("waiting", "running", "kv_share")):
+            return
+        waiting = math.ceil(sum(values["waiting"]))
+        # Room is that of the roomiest engine: a request needs one.
+        share = min(1.0, min(values["kv_share"]))
+        reserved = min(self._kv_tokens, math.ceil(self._kv_tokens * share))
+        oldest_wait_us = self._oldest_wait_us(waiting, now_us)
+        self.snapshot = CapacitySnapshot(
+            route_id=self._route.route_id,
+            revision=self._revision,
+            observed_at_us=now_us,
+            waiting_requests=waiting,
+            running_requests=math.ceil(sum(values["running"])),
+            waiting_input_tokens=waiting * self._prompt_tokens(values),
+            reserved_kv_tokens=reserved,
+            free_kv_tokens=self._kv_tokens - reserved,
+            recent_output_tokens_per_second=self._rate(sum(values.get("generated", ())), now_us),
+            queue_p95_us=oldest_wait_us,
+            oldest_wait_us=oldest_wait_us,
+        )
+        self._revision += 1
+
+    def _oldest_wait_us(self, waiting: int, now_us: int) -> int:
+        if waiting == 0 or self._none_waited_us is None:
+            self._none_waited_us = now_us
+        return now_us - self._none_waited_us
+
+    def _prompt_tokens(self, values: Mapping[str, list[float]]) -> int:
+        prompts = sum(values.get("prompts", ()))
+        if prompts <= 0:
+            return self._route.max_input_tokens
+        return math.ceil(sum(values.get("prompt_tokens", ())) / prompts)
+
+    def _rate(self, generated: float, now_us: int) -> int:
+        before, self._generated = self._generated, (now_us, generated)
+        # A count that went back is that of a backend which was started again.
+        if before is None or now_us <= before[0] or generated < before[1]:
+            return 0
+        return round((generated - before[1]) * 1_000_000 / (now_us - before[0]))
