@@ -1,6 +1,7 @@
 """Charts are geometry: places in per cent, equal for equal values, never outside of the plot."""
 
 import re
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,7 +98,7 @@ def test_a_cumulative_curve_rises_from_none_to_all(raw):
     ]
     assert spots[0][1] == 1000
     assert spots[-1] == (1000, 0)
-    assert all(a[0] <= b[0] and a[1] >= b[1] for a, b in zip(spots, spots[1:], strict=False))
+    assert all(a[0] <= b[0] and a[1] >= b[1] for a, b in pairwise(spots))
 
 
 def test_stacked_parts_lie_side_by_side_and_end_at_their_total():

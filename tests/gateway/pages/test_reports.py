@@ -15,8 +15,8 @@ from django.test import Client
 from gateway.clock import SystemClock
 from gateway.pages.cost_view import GROUPINGS, drill_query, export
 from gateway.pages.formatting import units
-from ledger.money import parse_units
 from gateway.pages.receipt_filters import FilterForm
+from ledger.money import parse_units
 from ledger.queries.costs import CostRow, CostSums, CostTable, costs
 from ledger.queries.receipts import filter_options, receipt_page
 from ledger.zones import QUARTER_US, Period, parse_zone, recent
