@@ -24,7 +24,10 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 runtime = Runtime(
-    ledger=settings.WEIGHBRIDGE_DB, clock=SystemClock(), time_scale=settings.TIME_SCALE
+    ledger=settings.WEIGHBRIDGE_DB,
+    clock=SystemClock(),
+    secret=settings.SECRET_KEY,
+    time_scale=settings.TIME_SCALE,
 )
 # The API hands back to a journey only the runs that it got from it, so its narrower type is safe.
 api = api_application(cast(Ports, runtime), body_limit_bytes=settings.BODY_LIMIT_BYTES)

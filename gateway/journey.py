@@ -6,6 +6,7 @@ durable, and a receipt is durable before it is handed on (LED-1, LED-4, LED-6).
 """
 
 import asyncio
+import itertools
 import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping
@@ -16,6 +17,7 @@ from gateway.clock import Clock
 from gateway.desk import UNKNOWN_BOUND_US, Desk, Weighed
 from gateway.ids import request_id as make_request_id
 from gateway.phases import measured
+from gateway.piece_log import PieceLog
 from gateway.policy.reasons import REASONS
 from gateway.policy.values import InferenceRequest
 from gateway.providers.base import Attempted, Call, Provider
@@ -23,9 +25,9 @@ from gateway.providers.outcomes import Completed, Outcome, Timings, Unknown
 from gateway.settling import closing_records, refusal_receipt
 from gateway.submission import Delta, Ended, Filed, Refusal, Submission
 from gateway.tokenizers import count_chat_for
-from ledger.errors import LedgerError
+from ledger.errors import LedgerError, RecordRefused
 from ledger.rates import Usage
-from ledger.records import Receipt, Record
+from ledger.records import IdempotencyKey, Receipt, Record
 from ledger.store import Appended, LedgerUnavailable, Store
 
 log = logging.getLogger(__name__)
@@ -51,7 +53,7 @@ class Run:
     degraded_from: str | None
     submission: Submission = field(repr=False)
     weighed: Weighed = field(repr=False)
-    pieces: asyncio.Queue[Delta | Ended | LedgerUnavailable] = field(repr=False)
+    pieces: PieceLog = field(default_factory=PieceLog, repr=False)
     attempt: Attempted | None = field(default=None, repr=False)
     started_us: int | None = None
     first_piece_us: int | None = None
@@ -59,6 +61,10 @@ class Run:
     tokens: int = 0
     cancel_reason: str | None = None
     patience: asyncio.Timeout | None = field(default=None, repr=False)
+
+    def kept_output(self) -> tuple[bool, int]:
+        """Return whether the answer is over, and how many characters of it memory holds."""
+        return self.pieces.ended, self.pieces.size_chars
 
 
 class Journey:
@@ -81,9 +87,9 @@ class Journey:
         request = await self._measured(submission)
         weighed = self.desk.weigh(request, self._clock.now_us())
         if weighed.hold is None or weighed.route is None:
-            return await self._refuse(weighed)
+            return await self._refuse(weighed, submission)
         try:
-            await self._store.commit(weighed.records)
+            await self._store.commit((*weighed.records, *_claim(weighed, submission)))
         except BaseException:
             self.desk.book.settle(weighed.hold, 0)
             self.desk.snapshots_lost(weighed.records)
@@ -100,7 +106,6 @@ class Journey:
             degraded_from=weighed.decision.degraded_from,
             submission=submission,
             weighed=weighed,
-            pieces=asyncio.Queue(),
         )
         task = asyncio.create_task(self._drive(run), name=f"journey {run.request_id}")
         self._driving.add(task)
@@ -112,8 +117,8 @@ class Journey:
 
         Raises LedgerUnavailable instead of Ended where the end could not be made durable.
         """
-        while True:
-            piece = await run.pieces.get()
+        for index in itertools.count():
+            piece = await run.pieces.piece(index)
             if isinstance(piece, LedgerUnavailable):
                 raise piece
             yield piece
@@ -161,15 +166,16 @@ class Journey:
             tags=submission.tags,
         )
 
-    async def _refuse(self, weighed: Weighed) -> Refusal:
+    async def _refuse(self, weighed: Weighed, submission: Submission) -> Refusal:
         decision = weighed.decision
+        code = decision.reason_code or "INVALID_REQUEST"
         receipt = refusal_receipt(weighed, self._clock.now_us())
+        claim = () if REASONS[code].retryable else _claim(weighed, submission)
         try:
-            appended = await self._store.commit((*weighed.records, receipt))
+            appended = await self._store.commit((*weighed.records, *claim, receipt))
         except BaseException:
             self.desk.snapshots_lost(weighed.records)
             raise
-        code = decision.reason_code or "INVALID_REQUEST"
         metrics.request_ended(receipt)
         return Refusal(
             request_id=receipt.request_id,
@@ -196,15 +202,15 @@ class Journey:
         if isinstance(outcome, Completed):
             finish_reason = outcome.finish_reason
         try:
-            filed = await self._close(run, outcome)
+            filed = await self._close_somehow(run, outcome)
         except LedgerError as fault:
             log.error(
                 "the end of %s is not in the ledger: %s", run.request_id, type(fault).__name__
             )
             self._leave_unknown(run)
-            run.pieces.put_nowait(LedgerUnavailable("the end could not be recorded"))
+            run.pieces.append(LedgerUnavailable("the end could not be recorded"))
             return
-        run.pieces.put_nowait(Ended(finish_reason=finish_reason, filed=filed))
+        run.pieces.append(Ended(finish_reason=finish_reason, filed=filed))
 
     async def _attempt(self, run: Run) -> Outcome:
         weighed, submission = run.weighed, run.submission
@@ -226,6 +232,8 @@ class Journey:
             )
         )
         run.attempt, run.started_us = attempt, self._clock.now_us()
+        if weighed.hold is not None:
+            self.desk.book.sent(weighed.hold, run.started_us)
         loop = asyncio.get_running_loop()
         ends_at_us = weighed.decided_at_us + weighed.request.budget.deadline_us
         left_s = max(0, ends_at_us - run.started_us) / 1e6
@@ -244,7 +252,7 @@ class Journey:
                     if run.first_piece_us is None:
                         run.first_piece_us = self._clock.now_us()
                     run.tokens += event.tokens
-                    run.pieces.put_nowait(event)
+                    run.pieces.append(event)
         except TimeoutError:
             if not patience.expired():
                 raise
@@ -261,6 +269,14 @@ class Journey:
                 run.attempt.cancel(reason)
             if run.patience is not None:
                 run.patience.reschedule(asyncio.get_running_loop().time() + CANCEL_SECONDS)
+
+    async def _close_somehow(self, run: Run, outcome: Outcome) -> Filed:
+        """Close it, without the backend's own report where that can't be priced or recorded."""
+        try:
+            return await self._close(run, outcome)
+        except (RecordRefused, ValueError) as fault:
+            log.error("%s reported an unusable end: %s", run.request_id, type(fault).__name__)
+            return await self._close(run, _lost("UNUSABLE_REPORT", run))
 
     async def _close(self, run: Run, outcome: Outcome) -> Filed:
         weighed = run.weighed
@@ -299,6 +315,21 @@ class Journey:
             except LedgerUnavailable:
                 await asyncio.sleep(delay)
         return await self._store.commit(rows)
+
+
+def _claim(weighed: Weighed, submission: Submission) -> tuple[Record, ...]:
+    """Return the row that ties the caller's Idempotency-Key to this request, if it sent one."""
+    if submission.claim is None:
+        return ()
+    return (
+        IdempotencyKey(
+            tenant_id=weighed.request.tenant_id,
+            key_mac=submission.claim.key_mac,
+            body_mac=submission.claim.body_mac,
+            request_id=weighed.request.request_id,
+            claimed_at_us=weighed.decided_at_us,
+        ),
+    )
 
 
 def _lost(reason: str, run: Run) -> Unknown:

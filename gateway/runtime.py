@@ -18,11 +18,13 @@ from gateway.api.auth import KeyRing
 from gateway.book import Book
 from gateway.clock import Clock
 from gateway.desk import Desk
+from gateway.idempotency import Claims
 from gateway.journey import Journey
 from gateway.providers.base import Provider
 from gateway.providers.simulator import SimulatorProvider
 from gateway.quota import Quota
 from gateway.recovery import unknown_receipts
+from gateway.tokenizers import tokenizer
 from ledger.queries import configuration as stored
 from ledger.queries import holds
 from ledger.reading import reader
@@ -38,15 +40,17 @@ DRAIN_SECONDS = 20.0
 class Runtime:
     """Owns store, book, journey and tasks between `start` and `stop`."""
 
-    def __init__(self, *, ledger: Path, clock: Clock, time_scale: float = 1.0) -> None:
+    def __init__(self, *, ledger: Path, clock: Clock, secret: str, time_scale: float = 1.0) -> None:
         self._ledger = ledger
         self._time_scale = time_scale
+        self._secret = secret
         self._tasks: list[asyncio.Task[None]] = []
         self._problems: dict[str, str] = {"start": "the server is starting"}
         self.clock = clock
         self.store: Store
         self.journey: Journey
         self.keys: KeyRing
+        self.claims: Claims
         self.providers: Mapping[str, Provider]
 
     async def start(self) -> None:
@@ -81,6 +85,9 @@ class Runtime:
             self.journey = Journey(
                 desk=desk, store=self.store, providers=self.providers, clock=self.clock
             )
+            self.claims = Claims(self.clock, self._secret, self.reader)
+            for revision in configuration.tokenizer_revisions:
+                await asyncio.to_thread(tokenizer, revision)  # loaded before the first request
             self.observe_routes()
         except BaseException:
             self.store.close()

@@ -26,6 +26,14 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """An Idempotency-Key as the ledger may keep it: HMACs of the key and of the body (LED-5)."""
+
+    key_mac: bytes
+    body_mac: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """A parsed, authenticated request before it is weighed. None: filled from the defaults."""
 
@@ -51,6 +59,7 @@ class Submission:
     schema: dict[str, object] | None = field(default=None, repr=False)
     ignore_eos: bool = False
     seed: int | None = None
+    claim: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ UNIQUE: dict[type[Record], tuple[tuple[str, ...], ...]] = {
     r.Attempt: (("attempt_id",),),
     r.Settlement: (("reservation_id",),),  # a reservation ends once (LED-6)
     r.Receipt: (("request_id", "revision"),),
+    r.IdempotencyKey: (("tenant_id", "key_mac"),),
 }
 
 INDEXES: dict[type[Record], tuple[Index, ...]] = {

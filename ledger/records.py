@@ -263,6 +263,17 @@ class ControlAction(Record, frozen=True, kw_only=True):
     evidence: str = ""
 
 
+class IdempotencyKey(Record, frozen=True, kw_only=True):
+    """Which request a tenant's Idempotency-Key stands for (LED-5). Neither key nor body is kept."""
+
+    TABLE: ClassVar[str] = "idempotency_key"
+    tenant_id: str
+    key_mac: bytes  # HMAC with the instance's key: a short key or body could be guessed (SEC-1)
+    body_mac: bytes
+    request_id: str
+    claimed_at_us: int
+
+
 RECORDS: tuple[type[Record], ...] = (
     ModelIdentity,
     RateTableRecord,
@@ -280,4 +291,5 @@ RECORDS: tuple[type[Record], ...] = (
     Receipt,
     TraceEvent,
     ControlAction,
+    IdempotencyKey,
 )

@@ -44,6 +44,7 @@ _OF_HTTP = MappingProxyType(
         "METHOD_NOT_ALLOWED": (405, "Use one of the methods that the Allow header names."),
         "BODY_TOO_LARGE": (413, "Send a smaller body."),
         "BODY_TOO_SLOW": (408, "Send the whole body without long pauses."),
+        "OUTPUT_NOT_RETAINED": (410, "Read the receipt; send a new key to run it again."),
         "SCOPE_MISSING": (403, "Use a key that has the scope; an administrator can make one."),
         "INTERNAL_ERROR": (500, "Tell the operator the x-request-id; don't retry blindly."),
     }

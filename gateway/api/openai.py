@@ -11,6 +11,7 @@ from gateway.api.answers import Chunks, completion_body, run_headers
 from gateway.api.budget import Asked, read_budget
 from gateway.api.errors import Failure
 from gateway.api.http import EVENT_STREAM, Request, Response
+from gateway.api.idempotent import HEADER, admitted_once
 from gateway.api.lookups import Lookups
 from gateway.api.ports import Ports, Run
 from gateway.api.problems import Problem
@@ -43,17 +44,26 @@ class ChatCompletions:
             return failed(errors.of_problem(asked))
         if wanted.model not in self._ports.models():
             return failed(errors.of_problem(_no_such_model(self._ports.models())))
+        key = request.headers.get(HEADER)
+        weighed = submission(caller, wanted, asked)
         try:
-            admitted = await self._ports.journey.admit(submission(caller, wanted, asked))
+            admitted = await admitted_once(self._ports, weighed, key, body)
         except LedgerUnavailable:
             return failed(errors.ledger_unavailable())
+        if isinstance(admitted, Failure):
+            return failed(admitted)
         if isinstance(admitted, Refusal):
             return failed(errors.of_refusal(admitted, self._lookups.receipt(admitted.filed)))
-        return await self._answer(request, admitted, wanted)
+        return await self._answer(request, admitted, wanted, shared=key is not None)
 
-    async def _answer(self, request: Request, run: Run, wanted: ChatRequest) -> Response | None:
-        """Deliver the run; a client that goes away before its end cancels it at once (DLV-2)."""
-        watching = asyncio.create_task(self._cancel_when_gone(request, run))
+    async def _answer(
+        self, request: Request, run: Run, wanted: ChatRequest, *, shared: bool
+    ) -> Response | None:
+        """Deliver the run; a client that goes away before its end cancels it at once (DLV-2).
+
+        Not so where an Idempotency-Key shares the run: the client will ask again, or another does.
+        """
+        watching = asyncio.create_task(self._cancel_when_gone(request, None if shared else run))
         pieces = self._ports.journey.deliver(run)
         try:
             if wanted.stream:
@@ -62,9 +72,10 @@ class ChatCompletions:
         finally:
             watching.cancel()
 
-    async def _cancel_when_gone(self, request: Request, run: Run) -> None:
+    async def _cancel_when_gone(self, request: Request, run: Run | None) -> None:
         await request.client_gone()
-        await self._ports.journey.cancel(run)
+        if run is not None:
+            await self._ports.journey.cancel(run)
 
     async def _whole(self, run: Run, pieces: AsyncIterator[Delta | Ended]) -> Response:
         texts: list[str] = []

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from gateway.api.auth import KeyRing
 from gateway.clock import Clock
+from gateway.idempotency import Claims
 from gateway.submission import Delta, Ended, Refusal, Submission
 
 
@@ -28,6 +29,10 @@ class Run(Protocol):
     def simulated(self) -> bool: ...
     @property
     def degraded_from(self) -> str | None: ...
+
+    def kept_output(self) -> tuple[bool, int]:
+        """Returns whether the answer is over, and how many characters of it memory holds."""
+        ...
 
 
 class Journey(Protocol):
@@ -55,6 +60,8 @@ class Ports(Protocol):
     def keys(self) -> KeyRing: ...
     @property
     def journey(self) -> Journey: ...
+    @property
+    def claims(self) -> Claims: ...
 
     def models(self) -> tuple[str, ...]:
         """Returns the logical models of the policy in force, sorted."""

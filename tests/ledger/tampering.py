@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 from ledger.reading import connect_read_only
-from ledger.records import RECORDS, Record
+from ledger.records import RECORDS, IdempotencyKey, Record
 from ledger.store import Store
 from ledger.verify import Report, verify
 from tests import factories
@@ -24,6 +24,7 @@ def fill(store: Store) -> None:
             *(factories.evaluation(number) for number in (1, 2)),
             *(factories.capacity_snapshot(revision=number) for number in (1, 2)),
             *(factories.control_action(subject=f"policy-{number}") for number in (1, 2)),
+            *(factories.any_record(IdempotencyKey, number) for number in (1, 2)),
         ]
     ).result()
     for number in range(1, 4):

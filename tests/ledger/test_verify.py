@@ -162,11 +162,11 @@ def test_a_row_that_can_not_even_be_read_as_a_record_is_named(filled, change):
 def test_a_row_that_the_store_never_wrote_is_named(filled):
     tamper(
         filled,
-        "INSERT INTO api_key_revocation VALUES (40, 1, x'00', 'key_9', 1, 'x', 'y')",
+        "INSERT INTO api_key_revocation VALUES (42, 1, x'00', 'key_9', 1, 'x', 'y')",
         "INSERT INTO api_key_revocation VALUES (7, 1, x'00', 'key_8', 1, 'x', 'y')",
     )
     found = row_faults(verified(filled))
-    assert ("doubled", "api_key_revocation", 40) in found
+    assert ("doubled", "api_key_revocation", 42) in found
     assert any(kind == "doubled" and seq == 7 for kind, _, seq in found)
 
 
@@ -258,6 +258,6 @@ def test_a_checkpoint_is_a_small_json_document(filled):
     with Store.open(filled) as store:
         text = msgspec.json.encode(checkpoint_of(store.head))
     assert msgspec.json.decode(text) == {
-        "size": 39,
+        "size": 41,
         "root": checkpoint_of(store.head).root,
     }

@@ -9,6 +9,7 @@ from gateway.api import Application, api_application
 from gateway.api.auth import ALL_SCOPES, KEY_RANDOM_BYTES, KeyRing, mint_key
 from gateway.api.ports import Run
 from gateway.clock import VirtualClock
+from gateway.idempotency import Claims
 from gateway.submission import Delta, Ended, Filed, Refusal, Submission
 from ledger.reading import connect_read_only
 from tests.factories import NOW_US, receipt
@@ -27,6 +28,9 @@ class Running:
     fingerprint: str = "sim-mid_a"
     simulated: bool = True
     degraded_from: str | None = None
+
+    def kept_output(self) -> tuple[bool, int]:
+        return True, 5
 
 
 def filed(**fields) -> Filed:
@@ -95,6 +99,7 @@ class SmallGateway:
         self.clock = VirtualClock(NOW_US)
         self.key_of, self.keys = keys_of("tenant-a", "tenant-b", scopes=scopes)
         self.journey = SmallJourney()
+        self.claims = Claims(self.clock, "a secret", self.reader)
         self.problems: tuple[str, ...] = ()
         self._ledger_path = ledger_path
 
