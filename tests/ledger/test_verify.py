@@ -25,7 +25,7 @@ def test_an_untouched_ledger_is_sound_and_its_root_is_the_heads(filled):
         head = store.head
     report = verified(filled, at_rest=True, checkpoint=checkpoint_of(head))
     assert report.faults == ()
-    assert report.rows == head.size == 18 + 3 * 7
+    assert report.rows == head.size == 20 + 3 * 7
     assert report.root == checkpoint_of(head).root
     assert report.unfinished == 0
 
