@@ -175,28 +175,26 @@ def costs(
     with snapshot(connection):
         series = read_series(connection)
         sums = read_sums(connection, spans)
-    rows = _grouped(sums, series, chosen, wanted, times)
-    total = CostSums()
-    for row in rows:
-        total = total.plus(row.sums)
-    rows.sort(key=lambda row: (-row.sums.cost_total_pico, row.values))
-    others = CostSums()
-    for row in rows[rows_limit:]:
-        others = others.plus(row.sums)
-    kept = rows[:rows_limit]
+    labels, measures = _grouped(sums, series, chosen, wanted, times)
+    amounts = [join(high, low) for high, low in measures[:, _TOTAL_LIMBS].tolist()]
+    ranked = sorted(range(len(labels)), key=lambda place: (-amounts[place], labels[place]))
+    kept, rest = ranked[:rows_limit], ranked[rows_limit:]
     if unit:
-        place = chosen.index(unit)
+        column = chosen.index(unit)
         order = {bucket.label: number for number, bucket in enumerate(times)}
-        kept.sort(key=lambda row: order[row.values[place]])
+        kept.sort(key=lambda place: order[labels[place][column]])
     return CostTable(
         period=period,
         zone=zone,
         dimensions=chosen,
         filters=wanted,
-        rows=tuple(kept),
-        others=others if len(rows) > rows_limit else None,
-        others_count=max(0, len(rows) - rows_limit),
-        total=total,
+        rows=tuple(
+            CostRow(values=labels[place], sums=_sums(values))
+            for place, values in zip(kept, measures[kept].tolist(), strict=True)
+        ),
+        others=_sums(measures[rest].sum(axis=0).tolist()) if rest else None,
+        others_count=len(rest),
+        total=_sums(measures.sum(axis=0).tolist()),
         time_buckets=times,
     )
 
@@ -234,6 +232,8 @@ def _checked(dimensions: Sequence[str], filters: Filter) -> tuple[tuple[Dimensio
     )
 
 
+# In what `_measures` returns, the limbs of the total cost: before those of the wasted one.
+_TOTAL_LIMBS = slice(-4, -2)
 _OF_STATUS = ("completed", "rejected", "cancelled", "failed", "unknown")
 
 
@@ -243,8 +243,8 @@ def _grouped(
     dimensions: Sequence[Dimension],
     filters: _Filters,
     times: Sequence[LocalBucket],
-) -> list[CostRow]:
-    """The rows of every combination that has a receipt, in no order."""
+) -> tuple[list[tuple[str, ...]], packing.Matrix]:
+    """The values of every combination that has a receipt, and what `_sums` takes, row by row."""
     plain = [name for name in dimensions if name not in TIME_DIMENSIONS]
     groups: dict[tuple[str, ...], int] = {}
     group_of = np.full(max(series, default=0) + 1, -1, dtype=np.int64)
@@ -261,18 +261,18 @@ def _grouped(
     keys = sums.spans[kept] * len(groups) + group_of[sums.series[kept]]
     measures = _measures(sums.measures[kept], traits[sums.series[kept]])
     keys, measures = packing.add_up(keys, measures)
+    there = measures[:, 0] > 0  # none where all were resolved away
     texts = list(groups)
-    rows = []
-    for key, values in zip(keys.tolist(), measures.tolist(), strict=True):
+    labels = []
+    for key in keys[there].tolist():
         span, group = divmod(key, len(groups))
         found = iter(texts[group])
-        labels = tuple(
-            times[span].label if name in TIME_DIMENSIONS else next(found) for name in dimensions
+        labels.append(
+            tuple(
+                times[span].label if name in TIME_DIMENSIONS else next(found) for name in dimensions
+            )
         )
-        one = _sums(values)
-        if one.receipts:  # none where all were resolved away
-            rows.append(CostRow(values=labels, sums=one))
-    return rows
+    return labels, measures[there]
 
 
 def _measures(measures: packing.Matrix, traits: npt.NDArray[np.bool_]) -> packing.Matrix:

@@ -17,6 +17,7 @@ from ledger.rollups.tables import COUNTS, MEASURES
 Matrix = npt.NDArray[np.int64]
 
 COLUMNS = 1 + len(MEASURES)
+DENSE_SERIES_LIMIT = 4_096  # above, sorting is cheaper than a sum for every series
 _LOW_BITS = LIMB.bit_length() - 1
 _FIRST_LOW = len(COUNTS) + 1
 _DTYPES: dict[bytes, np.dtype[Any]] = {b"4": np.dtype("<u4"), b"8": np.dtype("<u8")}
@@ -35,6 +36,21 @@ def add_up(keys: npt.NDArray[np.int64], values: Matrix) -> tuple[npt.NDArray[np.
     ordered = keys[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     return ordered[starts], np.add.reduceat(values[order], starts, axis=0)
+
+
+def add_buckets(buckets: Sequence[Matrix]) -> tuple[npt.NDArray[np.int64], Matrix]:
+    """As `add_up` of the rows of buckets, each of which names a series at most once."""
+    width = max((int(one[-1, 0]) + 1 for one in buckets if len(one)), default=0)
+    if width > DENSE_SERIES_LIMIT:
+        rows = np.concatenate(buckets)
+        return add_up(rows[:, 0], rows[:, 1:])
+    sums = np.zeros((width, COLUMNS - 1), dtype=np.int64)
+    seen = np.zeros(width, dtype=bool)
+    for one in buckets:
+        sums[one[:, 0]] += one[:, 1:]
+        seen[one[:, 0]] = True
+    series = np.flatnonzero(seen)
+    return series, sums[series]
 
 
 def pack(rows: Matrix) -> bytes:

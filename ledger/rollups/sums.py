@@ -53,28 +53,27 @@ def read_sums(connection: sqlite3.Connection, spans: Sequence[Span]) -> Sums:
     Closed hours come from packed rows, as coarse as the spans allow; open ones from single rows.
     """
     state = read_state(connection)
-    places: list[int] = []
-    rows: list[Matrix] = []
-    for place, (start_us, end_us) in enumerate(spans):
+    found: list[tuple[npt.NDArray[np.int64], Matrix]] = []
+    for start_us, end_us in spans:
         closed_us = min(end_us, state.until(HOUR))
-        packed: list[bytes] = []
+        rows: list[Matrix] = []
         for part in cover(start_us, closed_us, state):
             key = (part.grain_min, part.start_us, part.end_us)
-            packed += [row[1] for row in fetch(connection, LIVE.range_packed, key)]
-        matrices = [packing.unpack(packed)]
+            rows += [packing.unpack((row[1],)) for row in fetch(connection, LIVE.range_packed, key)]
         if end_us > closed_us:
-            found = fetch(connection, LIVE.range_total, (max(start_us, closed_us), end_us))
-            matrices.append(packing.matrix([tuple(row)[1:] for row in found]))
-        rows += matrices
-        places += [place] * len(matrices)
-    whole = np.concatenate((packing.matrix(()), *rows))
-    lengths = [0, *(len(one) for one in rows)]
-    return _by_series(np.repeat(np.array([0, *places], dtype=np.int64), lengths), whole)
+            rows += _open_rows(connection, max(start_us, closed_us), end_us)
+        found.append(packing.add_buckets(rows))
+    lengths = [len(series) for series, _ in found]
+    return Sums(
+        np.repeat(np.arange(len(spans)), lengths),
+        np.concatenate([np.zeros(0, np.int64), *(series for series, _ in found)]),
+        np.concatenate([packing.matrix(())[:, 1:], *(sums for _, sums in found)]),
+    )
 
 
-def _by_series(places: npt.NDArray[np.int64], rows: Matrix) -> Sums:
-    """The rows with those of one span and series added up."""
-    width = int(rows[:, 0].max(initial=0)) + 1
-    keys, measures = packing.add_up(places * width + rows[:, 0], rows[:, 1:])
-    spans, series = np.divmod(keys, width)
-    return Sums(spans, series, measures)
+def _open_rows(connection: sqlite3.Connection, start_us: int, end_us: int) -> list[Matrix]:
+    """The single rows of open quarter hours, a matrix for each quarter hour."""
+    buckets: dict[int, list[tuple[int, ...]]] = {}
+    for bucket_us, *row in fetch(connection, LIVE.range_total, (start_us, end_us)):
+        buckets.setdefault(bucket_us, []).append(tuple(row))
+    return [packing.matrix(rows) for rows in buckets.values()]

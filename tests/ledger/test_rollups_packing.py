@@ -88,6 +88,18 @@ def test_bytes_that_are_no_packed_sums_are_refused(packed):
         packing.unpack([packed])
 
 
+@given(st.lists(series_rows, max_size=5), st.sampled_from([0, packing.DENSE_SERIES_LIMIT]))
+def test_buckets_add_up_the_same_whether_dense_or_sorted(buckets, limit):
+    unpacked = [packing.unpack([packing.pack(matrix_of(rows))]) for rows in buckets]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "DENSE_SERIES_LIMIT", limit)
+        series, sums = packing.add_buckets(unpacked)
+    whole = np.concatenate([packing.matrix(()), *unpacked])
+    expected_series, expected_sums = packing.add_up(whole[:, 0], whole[:, 1:])
+    assert series.tolist() == expected_series.tolist()
+    assert sums.tolist() == expected_sums.tolist()
+
+
 def test_adding_up_nothing_gives_nothing():
     keys, values = packing.add_up(np.zeros(0, np.int64), np.zeros((0, 2), np.int64))
     assert len(keys) == len(values) == 0
