@@ -63,7 +63,8 @@ class RouteAccount:
     kv_held_tokens: int = 0
     holds: int = 0
     probes_in_flight: int = 0
-    since: dict[str, tuple[int, int]] = field(default_factory=dict)  # id -> (time, KV tokens)
+    # id -> (when its attempt was sent, None: not yet; KV tokens)
+    since: dict[str, tuple[int | None, int]] = field(default_factory=dict)
     reserved_since_kv_tokens: int = 0
     state: RouteState | None = None  # kept until something changes
 
@@ -106,11 +107,15 @@ class Book:
         self._routes.setdefault(route_id, RouteAccount(route_id=route_id))
 
     def observe(self, snapshot: CapacitySnapshot) -> None:
-        """Take a route's new snapshot; what was taken before it was observed is part of it."""
+        """Take a route's new snapshot; what was sent before it was observed is part of it."""
         route = self._routes[snapshot.route_id]
         route.snapshot, route.state = snapshot, None
         if route.since:
-            seen = [key for key, (at, _) in route.since.items() if at < snapshot.observed_at_us]
+            seen = [
+                key
+                for key, (sent_at_us, _) in route.since.items()
+                if sent_at_us is not None and sent_at_us < snapshot.observed_at_us
+            ]
             for reservation_id in seen:
                 route.reserved_since_kv_tokens -= route.since.pop(reservation_id)[1]
 
@@ -163,9 +168,18 @@ class Book:
         route.kv_held_tokens += hold.kv_tokens
         route.holds += 1
         route.probes_in_flight += hold.probe
-        route.since[hold.reservation_id] = (hold.taken_at_us, hold.kv_tokens)
+        route.since[hold.reservation_id] = (None, hold.kv_tokens)
         route.reserved_since_kv_tokens += hold.kv_tokens
         route.state = None
+
+    def sent(self, hold: Hold, at_us: int) -> None:
+        """Note that the backend has the attempt: only snapshots observed later can show it.
+
+        Until then its KV counts as reserved since, however long the ledger takes (ADM-3).
+        """
+        since = self._routes[hold.route_id].since
+        if hold.reservation_id in since:
+            since[hold.reservation_id] = (at_us, hold.kv_tokens)
 
     def settle(self, hold: Hold, spent_pico: int) -> None:
         """Give back slot, KV and money of a hold whose end is known; post what was spent."""
