@@ -20,7 +20,7 @@ from ledger.rollups.sums import read_series, read_sums, snapshot
 from ledger.rollups.tables import DIMENSIONS, LIVE
 from ledger.zones import Period
 
-EXACT_LIMIT = 15_000  # receipts of both sides that are read one by one
+EXACT_LIMIT = 20_000  # receipts of both sides that are read one by one
 SIDES_LIMIT = 200
 
 _COLUMN: dict[Metric, str] = {

@@ -74,7 +74,7 @@ def check_quantiles(latency, values_us):
 
 
 @pytest.mark.parametrize("priority", ["", "interactive"])
-@pytest.mark.parametrize("limit", [15_000, 0], ids=["from receipts", "from histograms"])
+@pytest.mark.parametrize("limit", [20_000, 0], ids=["from receipts", "from histograms"])
 def test_quantiles_are_exact_or_bounded(connection, monkeypatch, limit, priority):
     monkeypatch.setattr(module, "EXACT_LIMIT", limit)
     comparison = compared(connection, priority=priority)
@@ -160,7 +160,7 @@ def test_a_side_is_an_identity_or_an_arm_and_not_both(fields):
         Side(**fields)
 
 
-@pytest.mark.parametrize("limit", [15_000, 0], ids=["from receipts", "from histograms"])
+@pytest.mark.parametrize("limit", [20_000, 0], ids=["from receipts", "from histograms"])
 def test_no_query_of_releases_scans_a_large_table(connection, monkeypatch, limit):
     monkeypatch.setattr(module, "EXACT_LIMIT", limit)
     with Plans(connection) as plans:
