@@ -1,4 +1,4 @@
-"""How a request ends on paper: settled once or left open, and priced by its usage (LED-1, CST-1)."""
+"""How a request ends on paper: settled once or left open, priced by its usage (LED-1, CST-1)."""
 
 import pytest
 from hypothesis import given
