@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import logging
 import secrets
+import traceback
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -196,8 +197,11 @@ class Journey:
             outcome = await self._attempt(run)
         except asyncio.CancelledError:
             outcome = _lost("SHUTDOWN", run)
-        except Exception:  # an adapter's fault must not cost the request its receipt
-            log.exception("attempt %s.0 broke its adapter", run.request_id)
+        except Exception as fault:  # an adapter's fault must not cost the request its receipt
+            # Without its message: that could quote a prompt or an answer (SEC-1).
+            where = "".join(traceback.format_tb(fault.__traceback__))
+            kind = type(fault).__name__
+            log.error("%s broke the adapter of %s.0\n%s", kind, run.request_id, where)
             outcome = _lost("ADAPTER_FAULT", run)
         if isinstance(outcome, Completed):
             finish_reason = outcome.finish_reason
