@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+from django.conf import settings
 
 from gateway import configuration as configured
 from gateway import metrics
@@ -21,6 +22,7 @@ from gateway.desk import Desk
 from gateway.idempotency import Claims
 from gateway.journey import Journey
 from gateway.providers.base import Provider
+from gateway.providers.openai import OpenAIProvider
 from gateway.providers.simulator import SimulatorProvider
 from gateway.quota import Quota
 from gateway.recovery import unknown_receipts
@@ -77,10 +79,14 @@ class Runtime:
                     configuration.policy.routes,
                     clock=self.clock,
                     time_scale=self._time_scale,
-                    first_revision=lambda route_id: (
-                        1 + stored.last_snapshot_revision(reader(self._ledger), route_id)
-                    ),
-                )
+                    first_revision=self._next_snapshot_revision,
+                ),
+                "openai": OpenAIProvider(
+                    configuration.policy.routes,
+                    clock=self.clock,
+                    credential=settings.PROVIDER_CREDENTIAL,
+                    first_revision=self._next_snapshot_revision,
+                ),
             }
             self.journey = Journey(
                 desk=desk, store=self.store, providers=self.providers, clock=self.clock
@@ -144,6 +150,9 @@ class Runtime:
             await self.store.commit(row)
         if rows:
             log.warning("%d requests had no end at the last stop and are now unknown", len(rows))
+
+    def _next_snapshot_revision(self, route_id: str) -> int:
+        return 1 + stored.last_snapshot_revision(self.reader(), route_id)
 
     def _supervise(self, task: asyncio.Task[None]) -> None:
         """Have /readyz say so when a task that must run for ever ends."""

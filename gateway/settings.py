@@ -41,6 +41,11 @@ def _local_secret(path: Path) -> str:
     return path.read_text().strip()
 
 
+def _credential(name: str) -> str | None:
+    """The secret in the environment variable that a route's address names; None: it isn't set."""
+    return os.environ.get(name, "").strip() or None
+
+
 VAR_DIR = Path(os.environ.get("WEIGHBRIDGE_VAR", BASE_DIR / "var"))
 WEIGHBRIDGE_DB = Path(os.environ.get("WEIGHBRIDGE_DB", VAR_DIR / "ledger.sqlite3"))
 WEIGHBRIDGE_CONSOLE_DB = Path(
@@ -48,6 +53,7 @@ WEIGHBRIDGE_CONSOLE_DB = Path(
 )
 SHARED_DIR = Path(os.environ.get("WEIGHBRIDGE_SHARED", BASE_DIR.parent / "shared"))  # real data
 TIME_SCALE = _positive_number("WEIGHBRIDGE_TIME_SCALE", 1.0)
+PROVIDER_CREDENTIAL = _credential  # looked up when it is needed, kept nowhere
 BODY_LIMIT_BYTES = int(_positive_number("WEIGHBRIDGE_BODY_LIMIT_BYTES", 1_048_576))
 
 DEBUG = _flag("WEIGHBRIDGE_DEBUG", False)

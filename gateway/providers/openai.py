@@ -33,6 +33,7 @@ CLOSED = "PROVIDER_CLOSED"
 CONNECTIONS_LIMIT = 1_024  # of one route; what is over it waits for one
 KEEP_ALIVE_SECONDS = 4.0  # below the 5 s after which uvicorn, and so vLLM, closes an idle one
 METRICS_SECONDS = 1.0
+METRICS_LIMIT_BYTES = 4 << 20  # what is over it isn't read
 WHOLE_BODY_LIMIT_BYTES = 8 << 20  # of an answer that is not streamed
 ERROR_BODY_LIMIT_BYTES = 1 << 16  # of an error; more is not worth keeping its connection
 TRIES = 2  # the second only where nothing of the request can have been read
@@ -146,8 +147,8 @@ class OpenAIProvider:
                     timeout=limit,
                     allow_redirects=False,
                 ) as response:
-                    body = await response.content.read(WHOLE_BODY_LIMIT_BYTES)
-                    while chunk := await response.content.read(WHOLE_BODY_LIMIT_BYTES - len(body)):
+                    body = b""
+                    while chunk := await response.content.read(METRICS_LIMIT_BYTES - len(body)):
                         body += chunk
                     if response.status == 200:
                         self._watches[route_id].take(body, self._clock.now_us())
@@ -193,7 +194,9 @@ class OpenAIAttempt:
         self._cancel_sent_us = 0
         self._over = False
         self._events: asyncio.Queue[Delta | Outcome | Exception] = asyncio.Queue()
-        self.task = asyncio.create_task(self._run(), name=f"attempt {call.attempt_id}")
+        self.task = asyncio.create_task(self._exchange(), name=f"attempt {call.attempt_id}")
+        # Also of a task that was cancelled before it ran at all, and of one with a fault.
+        self.task.add_done_callback(self._task_ended)
 
     async def events(self) -> AsyncIterator[Delta | Outcome]:
         """Yield the pieces as they arrive, then the outcome. Left early, the request is closed."""
@@ -215,15 +218,15 @@ class OpenAIAttempt:
             self._cancel_reason, self._cancel_sent_us = reason, self._clock.now_us()
             self.task.cancel()
 
-    async def _run(self) -> None:
-        try:
-            await self._exchange()
-        except asyncio.CancelledError:
-            self._end(self._stopped())
-        except Exception as fault:
-            # Whoever reads the events has to know of it; nobody awaits this task.
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        fault = None if task.cancelled() else task.exception()
+        if self._over:
+            return
+        if isinstance(fault, Exception):
             self._over = True
             self._events.put_nowait(fault)
+        else:
+            self._end(self._stopped())
 
     def _end(self, outcome: Outcome) -> None:
         if not self._over:
