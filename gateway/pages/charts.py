@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gateway.pages.formatting import duration
+from gateway.pages.formatting import axis_duration, duration
 
 COLOURS = 6
 TICKS_WANTED = 5
 ROW_PX = 30
 MARK_ROOM = 1.6  # a deadline further away than this many times the bars is named, not drawn
+TICK_ROOM = 0.15  # of the plot, for a label on the narrowest screen
 BOX = 1000
 
 
@@ -84,8 +85,7 @@ def waterfall(phases: Sequence[Phase], deadline_us: int) -> Waterfall | None:
     return Waterfall(
         bars=bars,
         ticks=tuple(
-            Tick(at=percent(value / span), label=duration(round(value)) if value else "0")
-            for value in ticks(0, span)
+            Tick(at=percent(value / span), label=axis_duration(value)) for value in ticks(0, span)
         ),
         mark=Tick(at=percent(deadline_us / span), label=label) if near else None,
         mark_beyond=None if near else label,
@@ -195,9 +195,8 @@ def ecdf(distributions: Sequence[Distribution]) -> Plot | None:
         lines.append(Line(label=each.label, colour=colour(index), path=path(points, place)))
     return Plot(
         lines=tuple(lines),
-        x_ticks=tuple(
-            Tick(at=percent(place(value, 0)[0]), label=duration(round(value)))
-            for value in log_ticks(10**low, 10**high)
+        x_ticks=_apart(
+            [(place(value, 0)[0], axis_duration(value)) for value in log_ticks(10**low, 10**high)]
         ),
         y_ticks=tuple(
             Tick(at=percent(1 - share), label=f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)
@@ -207,6 +206,15 @@ def ecdf(distributions: Sequence[Distribution]) -> Plot | None:
         ),
         quiet=True,
     )
+
+
+def _apart(places: Sequence[tuple[float, str]]) -> tuple[Tick, ...]:
+    """The ticks from the right, without those whose label would touch the one before."""
+    kept: list[tuple[float, str]] = []
+    for at, label in reversed(places):
+        if not kept or kept[-1][0] - at >= TICK_ROOM:
+            kept.append((at, label))
+    return tuple(Tick(at=percent(at), label=label) for at, label in reversed(kept))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

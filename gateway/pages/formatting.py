@@ -47,6 +47,16 @@ def duration(us: int | None) -> str:
     return f"{seconds // 86_400} d {seconds % 86_400 // 3600} h"
 
 
+def axis_duration(us: float) -> str:
+    """A round length of time for an axis: "500 µs", "20 ms", "1.5 s", "2 min"; "0" for none."""
+    if us < 1:
+        return "0"
+    for size, unit in ((60_000_000, "min"), (1_000_000, "s"), (1_000, "ms")):
+        if us >= size:
+            return f"{us / size:.4g} {unit}"
+    return f"{us:.4g} µs"
+
+
 def units(pico: int | None, places: int = MONEY_PLACES) -> str:
     """Pico units as an exact decimal with at least `places` decimals: 3_600_000_000 -> "0.003600".
 

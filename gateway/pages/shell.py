@@ -4,7 +4,7 @@ import sqlite3
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 
@@ -29,4 +29,15 @@ def page(request: HttpRequest, name: str, partial: str, context: dict[str, Any])
     template = f"{name}/{partial}" if only_part else f"{name}/index.html"
     response = render(request, template, context)
     patch_vary_headers(response, ["HX-Request", "Cookie"])
+    if only_part:
+        response["HX-Push-Url"] = _short(request)
     return response
+
+
+def _short(request: HttpRequest) -> str:
+    """The URL without the form's empty fields: what the address bar shows and a link carries."""
+    query = QueryDict(mutable=True)
+    for name, values in request.GET.lists():
+        query.setlist(name, [value for value in values if value])
+    text = query.urlencode()
+    return f"{request.path}?{text}" if text else request.path

@@ -6,7 +6,7 @@ from django.views.decorators.http import require_safe
 from gateway.auth_roles import require_role
 from gateway.pages.shell import clock, ledger, page
 from gateway.pages.slo_view import card
-from ledger.queries.means import mean_over_all
+from ledger.queries.means import means_over_all
 from ledger.queries.slo import slo_reports
 from ledger.slo import HOUR_US
 
@@ -15,11 +15,8 @@ from ledger.slo import HOUR_US
 @require_role("viewer")
 def index(request: HttpRequest) -> HttpResponse:
     connection, now_us = ledger(), clock.now_us()
-    means = {
-        "queue": mean_over_all(connection, "queue", now_us - HOUR_US, now_us),
-        "ttft": mean_over_all(connection, "ttft", now_us - HOUR_US, now_us),
-    }
+    means = means_over_all(connection, now_us - HOUR_US, now_us)
     cards = [card(report, means) for report in slo_reports(connection, now_us)]
     worst = sorted(cards, key=lambda each: {"alert": 0, "watch": 1, "no_data": 3}.get(each.chip, 2))
-    context = {"cards": worst, "at_us": now_us - now_us % 60_000_000, "period": "30 days"}
+    context = {"cards": worst, "at_us": now_us - now_us % 60_000_000}
     return page(request, "slo", "_cards.html", context)

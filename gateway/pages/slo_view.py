@@ -11,6 +11,8 @@ from ledger.queries.slo import SloReport
 from ledger.slo import PPM, SloDefinition
 from ledger.slo_burn import RuleStatus, WindowBurn
 
+STEPS_SHOWN = 16  # of a quarter hour each
+
 _STATE_CHIPS = {
     "OK": "ok",
     "WATCH": "watch",
@@ -79,7 +81,7 @@ class Card:
     drill: str
 
 
-def card(report: SloReport, means: Mapping[str, Mean | None]) -> Card:
+def card(report: SloReport, means: Mapping[str, Mean]) -> Card:
     """The card of one objective; `means`: by indicator, over all traffic of the last hour."""
     status, definition = report.status, report.status.definition
     left, used = status.budget_left, status.period.burn
@@ -190,9 +192,12 @@ def _exhausted(exhausted_in_us: int | None, left: Fraction | None) -> str:
 
 
 def _plot(report: SloReport) -> Plot | None:
+    """The history from its first count on, but STEPS_SHOWN steps at least."""
+    counted = [index for index, point in enumerate(report.history) if point.tally.valid]
+    start = min(counted[0] if counted else 0, len(report.history) - STEPS_SHOWN)
     points = tuple(
         (float(point.end_us), None if point.burn is None else float(point.burn))
-        for point in report.history
+        for point in report.history[max(0, start) :]
     )
     marks = [(1.0, "budget")]
     marks += [
@@ -207,7 +212,7 @@ def _plot(report: SloReport) -> Plot | None:
     )
 
 
-def _contrast(definition: SloDefinition, state: str, means: Mapping[str, Mean | None]) -> str:
+def _contrast(definition: SloDefinition, state: str, means: Mapping[str, Mean]) -> str:
     """The sentence that says what a mean would have hidden (SLO-2)."""
     mean = means.get(definition.indicator)
     if mean is None or definition.threshold_us is None or state in ("OK", "NO_DATA"):

@@ -15,7 +15,7 @@ from ledger.records import Receipt
 from ledger.rows import Stored, select, stored
 
 PAGE_LIMIT = 200
-SCAN_LIMIT = 20_000
+SCAN_LIMIT = 10_000
 REQUEST_ID_LIMIT_CHARS = 128
 OPTIONS_LIMIT = 200
 

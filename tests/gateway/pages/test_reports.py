@@ -19,7 +19,10 @@ from gateway.pages.receipt_filters import FilterForm
 from ledger.money import parse_units
 from ledger.queries.costs import CostRow, CostSums, CostTable, costs
 from ledger.queries.receipts import filter_options, receipt_page
+from ledger.rollups.projection import Rollups
+from ledger.store import Store
 from ledger.zones import QUARTER_US, Period, parse_zone, recent
+from tests import factories
 from tests.gateway.pages.test_receipts import HX, text_of
 from tests.sample_console import RELEASE, fill
 
@@ -172,3 +175,29 @@ def test_a_drill_link_is_a_plain_receipts_url(now_us: int, viewer: Client):
     query = parse_qs(urlparse(link[1].replace("&amp;", "&")).query)
     assert query["route"] == ["-"]
     assert set(query) == {"route", "since", "until"}
+
+
+def test_the_mean_passes_and_the_interactive_tail_alerts(ledger_path: Path, viewer: Client):
+    """The source's first experiment, SLO-2: 5 of 60 interactive requests queued for 4 s."""
+    at_us = SystemClock().now_us() - 120_000_000
+    rows = [
+        factories.receipt(
+            number,
+            accepted_at_us=at_us + number,
+            priority="interactive" if number <= 60 else "batch",
+            queue_us=4_000_000 if number <= 5 else 20_000,
+        )
+        for number in range(1, 101)
+    ]
+    with Store.open(ledger_path, projections=(Rollups(),)) as store:
+        store.append(rows).result()
+    body = viewer.get("/slo").content.decode()
+    section = body[body.index('id="interactive-queue"') :].split("</section>")[0]
+    said = " ".join(re.sub(r"<[^>]+>", " ", section).split())
+    assert "8.33 6 h: 5 bad of 60" in said
+    assert "ALERT" in said
+    assert "Over all 100 requests of the last hour the mean is 219.0 ms" in said
+    assert "the mean passes, the tail doesn&#x27;t" in said
+    batch = body[body.index('id="batch-queue"') :].split("</section>")[0]
+    assert "ALERT" not in batch
+    assert "0 bad of 40" in batch
