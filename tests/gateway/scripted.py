@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from gateway import configuration as configured
 from gateway.book import Book
@@ -103,7 +104,7 @@ class Stage:
 
 
 def submission(**changed) -> Submission:
-    fields = {
+    fields: dict[str, Any] = {
         "caller": Caller(tenant_id="support-desk", key_id="key_1", scopes=frozenset()),
         "logical_model": "assist",
         "messages": (Message(role="user", content="How heavy is it?"),),

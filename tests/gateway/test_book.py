@@ -1,5 +1,7 @@
 """The admission book: what is held is never negative and adds up, whatever happens in any order."""
 
+from typing import Any
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle as Held
@@ -14,7 +16,7 @@ LIMIT = 4
 
 
 def hold(number: int = 1, **changed) -> Hold:
-    fields = {
+    fields: dict[str, Any] = {
         "reservation_id": f"req_{number}",
         "tenant_id": TENANTS[0],
         "route_id": ROUTES[0],

@@ -1,5 +1,7 @@
 """How a request ends on paper: settled once or left open, priced by its usage (LED-1, CST-1)."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -148,7 +150,7 @@ def outcomes(draw) -> Outcome:
         input_tokens=cached + fresh, output_tokens=draw(counts), cached_input_tokens=cached
     )
     ack_us = draw(st.none() | st.integers(0, 1_000_000))
-    common = {"usage": usage, "timings": Timings(cancel_ack_us=ack_us)}
+    common: dict[str, Any] = {"usage": usage, "timings": Timings(cancel_ack_us=ack_us)}
     return draw(
         st.sampled_from(
             [

@@ -1,5 +1,7 @@
 """A desk over the course's two routes and prices, and what it weighs."""
 
+from typing import Any
+
 from gateway.book import Book
 from gateway.configuration import Configuration
 from gateway.desk import Desk, Weighed
@@ -11,7 +13,7 @@ TENANT = "tenant-a"
 
 def configuration(**changed) -> Configuration:
     policy = changed.pop("policy", None) or course_policy()
-    fields = {
+    fields: dict[str, Any] = {
         "policy": policy,
         "routes": {route.route_id: route for route in policy.routes},
         "models": {model.name: model for model in policy.models},

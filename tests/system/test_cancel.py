@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.system.watching import assert_sound, held, one, until
 from tests.system.wire import chat_body, hang_up_while_streaming
 
 TENANT = "support-desk"
-LONG = {"max_tokens": 1_000, "ignore_eos": True, "stream": True}
+LONG: dict[str, Any] = {"max_tokens": 1_000, "ignore_eos": True, "stream": True}
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_a_client_that_goes_away_cancels_the_backend_and_pays_for_what_was_gener
 
 def test_a_deadline_that_passes_in_flight_cancels_the_request(fleet: Fleet):
     """Predicted at 24 ms a token, simulated at a tenth of its speed: it fits, then it doesn't."""
-    body = {"max_tokens": 20, "ignore_eos": True}
+    body: dict[str, Any] = {"max_tokens": 20, "ignore_eos": True}
     deadline = {"x-deadline-ms": "1200"}
     with fleet.serving(time_scale=0.1) as server:
         key = server.keys[TENANT]
