@@ -12,7 +12,13 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway import configuration as configured
-from gateway.api.auth import KEY_RANDOM_BYTES, mint_key
+from gateway.api.auth import (
+    ALL_SCOPES,
+    KEY_RANDOM_BYTES,
+    SCOPE_RECEIPTS,
+    SCOPE_REPORTS,
+    mint_key,
+)
 from gateway.book import Book
 from gateway.clock import SystemClock
 from gateway.demo.fleet import AUTHOR, DAY_US, TENANTS, fleet_records
@@ -32,6 +38,7 @@ from ledger.store import Store
 
 LOADED, REPLAYED = "demo.loaded", "demo.replayed"
 OPERATOR = "operator"
+CONTROLLER = "controller"  # no tenant: it has no quota, and its key may not infer
 PUBLISHED_DAYS_AGO = 31
 HOUR_US = 3_600_000_000
 
@@ -52,6 +59,7 @@ class Command(BaseCommand):
         self.stdout.write(f"\nURL        {shown['base_url']}")
         for tenant_id, key in shown["api_keys"].items():
             self.stdout.write(f"API key    {tenant_id:<14}{key}")
+        self.stdout.write(f"API key    {'(all reports)':<14}{shown['reports_key']}")
         operator = shown["operator"]
         self.stdout.write(f"operator   {operator['username']}   {operator['password']}")
         self.stdout.write(f"(also in {card.name}, beside the ledger's folder)")
@@ -69,13 +77,14 @@ class Command(BaseCommand):
             return
         with Store.open(ledger, projections=(Rollups(),)) as store:
             now_us = SystemClock().now_us()
-            keys = self._load(store, now_us)
+            keys, reports_key = self._load(store, now_us)
             self._replay(store, ledger, now_us)
             _write_private(
                 card,
                 {
                     "base_url": base_url,
                     "api_keys": keys,
+                    "reports_key": reports_key,
                     "operator": {"username": OPERATOR, "password": self._operator()},
                 },
             )
@@ -97,21 +106,23 @@ class Command(BaseCommand):
             )
         return latest_action(connection, REPLAYED) is not None and card.exists()
 
-    def _load(self, store: Store, now_us: int) -> dict[str, str]:
+    def _load(self, store: Store, now_us: int) -> tuple[dict[str, str], str]:
+        """Return each tenant's key, and the controller's, which reads all tenants' reports."""
         published_us = now_us - PUBLISHED_DAYS_AGO * DAY_US
-        keys, rows = {}, fleet_records(published_us)
-        for tenant_id in TENANTS:
+        rows: list[Record] = [_action(LOADED, now_us), *fleet_records(published_us)]
+
+        def minted(tenant_id: str, scopes: tuple[str, ...]) -> str:
             text, record = mint_key(
-                secrets.token_bytes(KEY_RANDOM_BYTES),
-                tenant_id=tenant_id,
-                created_at_us=published_us,
-                created_by=AUTHOR,
-            )
-            keys[tenant_id] = text
+                secrets.token_bytes(KEY_RANDOM_BYTES), tenant_id=tenant_id, scopes=scopes,
+                created_at_us=published_us, created_by=AUTHOR,
+            )  # fmt: skip
             rows.append(record)
-        marked: list[Record] = [_action(LOADED, now_us), *rows]
-        store.append(marked).result()
-        return keys
+            return text
+
+        keys = {tenant_id: minted(tenant_id, ALL_SCOPES) for tenant_id in TENANTS}
+        reports_key = minted(CONTROLLER, (SCOPE_RECEIPTS, SCOPE_REPORTS))
+        store.append(rows).result()
+        return keys, reports_key
 
     def _replay(self, store: Store, ledger: Path, now_us: int) -> None:
         connection = reader(ledger)
