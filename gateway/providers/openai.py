@@ -35,7 +35,7 @@ KEEP_ALIVE_SECONDS = 4.0  # below the 5 s after which uvicorn, and so vLLM, clos
 METRICS_SECONDS = 1.0
 METRICS_LIMIT_BYTES = 4 << 20  # what is over it isn't read
 WHOLE_BODY_LIMIT_BYTES = 8 << 20  # of an answer that is not streamed
-ERROR_BODY_LIMIT_BYTES = 1 << 16  # of an error; more is not worth keeping its connection
+REST_LIMIT_BYTES = 1 << 16  # of a body of no interest; more isn't worth keeping its connection
 TRIES = 2  # the second only where nothing of the request can have been read
 
 Credential = Callable[[str], str | None]
@@ -290,7 +290,7 @@ class OpenAIAttempt:
         if response.status != 200:
             judged = verdict(response.status, _lower(response), self._clock.now_us())
             self._end(self._answer.judged(judged))
-            await self._leave_reusable(response, ERROR_BODY_LIMIT_BYTES)
+            await self._leave_reusable(response)
             return
         # Without a length or chunks, the end of the body can't be told from a lost connection.
         framed = response.content_length is not None or "transfer-encoding" in response.headers
@@ -312,7 +312,10 @@ class OpenAIAttempt:
             self._end(self._answer.ended(cleanly=False))
             return
         self._end(self._answer.ended(cleanly=framed))
-        await self._leave_reusable(response, ERROR_BODY_LIMIT_BYTES)
+        if self._answer.failed:
+            response.close()  # whatever it still generates is of no use
+        else:
+            await self._leave_reusable(response)
 
     async def _read_stream(self, response: aiohttp.ClientResponse) -> None:
         """Read until nothing that matters can come; once finished, for `tail_s` at most."""
@@ -347,9 +350,9 @@ class OpenAIAttempt:
             if self._answer.over:
                 return
 
-    async def _leave_reusable(self, response: aiohttp.ClientResponse, limit_bytes: int) -> None:
+    async def _leave_reusable(self, response: aiohttp.ClientResponse) -> None:
         """Read the little that may be left of a body, so that its connection can be used again."""
-        left = limit_bytes
+        left = REST_LIMIT_BYTES
         try:
             async with asyncio.timeout(self._tail_s):
                 while left > 0 and (data := await response.content.readany()):

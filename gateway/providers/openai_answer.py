@@ -66,7 +66,11 @@ class Answer:
     @property
     def over(self) -> bool:
         """Whether nothing that may still come can matter."""
-        return self.done or self._failure is not None
+        return self.done or self.failed
+
+    @property
+    def failed(self) -> bool:
+        return self._failure is not None
 
     def name(self, provider_id: str | None) -> None:
         """Take the provider's request id; the first one that is known stays."""

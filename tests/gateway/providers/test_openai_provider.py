@@ -5,73 +5,11 @@ import asyncio
 import aiohttp
 import pytest
 
-from gateway.clock import SystemClock
-from gateway.providers.openai import OpenAIProvider, Patience
-from gateway.providers.outcomes import Cancelled, Completed, Failed, Outcome, Rejected, Unknown
-from gateway.submission import Delta
+from gateway.providers.openai import Patience
+from gateway.providers.outcomes import Completed, Failed, Rejected, Unknown
 from ledger.rates import Usage
-from tests.faults.plan import Plan, body_of, text_of
-from tests.faults.server import FaultServer
-from tests.gateway.providers.calls import call, route
-
-TEXT = text_of(Plan())
-WHOLE = Usage(input_tokens=11, output_tokens=8)
-LIMIT_S = 20  # that a test hangs, not how fast it is
-BRIEF = Patience(silence_s=0.2, tail_s=0.2)
-
-
-class Upstream:
-    """A fault server, a provider of a route to it, and the attempts of a test."""
-
-    def __init__(self, server, provider, declared) -> None:
-        self.server, self.provider, self.route = server, provider, declared
-
-    def start(self, **fields):
-        return self.provider.start(call(self.route, **fields))
-
-    async def outcome(self, plan, **fields):
-        self.server.plan = plan
-        return await whole(self.start(**fields))
-
-
-def against(scenario, *, patience=None, credential=None, **settings):
-    """Run a scenario with an upstream; further keywords are settings of the route's address."""
-
-    async def run():
-        async with asyncio.timeout(LIMIT_S), FaultServer() as server:
-            declared = route(server.base_url, **settings)
-            provider = OpenAIProvider(
-                [declared],
-                clock=SystemClock(),
-                credential={"EXAMPLE_KEY": credential}.get,
-                first_revision=lambda _: 1,
-                patience=patience,
-            )
-            try:
-                return await scenario(Upstream(server, provider, declared))
-            finally:
-                await provider.close()
-
-    return asyncio.run(run())
-
-
-async def whole(attempt):
-    """The text and the outcome of an attempt."""
-    pieces = [event async for event in attempt.events()]
-    outcome = pieces.pop()
-    assert isinstance(outcome, Outcome)
-    return "".join(piece.text for piece in pieces), outcome
-
-
-def ended(plan, *, patience=BRIEF, credential=None, call_fields=None, **settings):
-    """(text, outcome) of one attempt under a plan."""
-    fields = call_fields or {}
-    return against(
-        lambda upstream: upstream.outcome(plan, **fields),
-        patience=patience,
-        credential=credential,
-        **settings,
-    )
+from tests.faults.plan import Plan, body_of
+from tests.gateway.providers.upstream import BRIEF, TEXT, WHOLE, against, ended, until_idle, whole
 
 
 def test_a_stream_becomes_text_usage_and_the_providers_id():
@@ -214,7 +152,7 @@ def test_garbage_in_a_stream_is_a_failure_and_its_connection_is_closed():
         await upstream.server.exchanges[0].disconnected.wait()
         return ending
 
-    text, outcome = against(scenario, patience=BRIEF)
+    text, outcome = against(scenario)
     assert (text, type(outcome), outcome.reason) == ("Weigh the", Failed, "PROVIDER_SENT_GARBAGE")
 
 
@@ -238,7 +176,7 @@ def test_cut_at_any_of_its_bytes_a_stream_is_unknown_until_its_finish_reason_cam
             kinds[at] = type(outcome)
         return kinds
 
-    kinds = against(scenario, patience=BRIEF)
+    kinds = against(scenario)
     assert set(kinds.values()) == {Unknown, Completed}
     for at, kind in kinds.items():
         assert kind is (Completed if at >= finish_at + 2 else Unknown), f"cut at byte {at}"
@@ -256,7 +194,7 @@ def test_a_request_that_was_written_and_never_answered_is_unknown():
 
 @pytest.mark.parametrize("plan", [Plan(stall_after=0), Plan(stall_after=2), Plan(head_delay_s=60)])
 def test_silence_is_unknown_and_never_failed(plan):
-    _, outcome = ended(plan)
+    _, outcome = ended(plan, patience=BRIEF)
     assert (type(outcome), outcome.reason) == (Unknown, "PROVIDER_SILENT")
 
 
@@ -297,100 +235,6 @@ def test_a_500_is_a_failure_and_a_gateways_504_is_unknown():
     assert (type(lost), lost.reason) == (Unknown, "PROVIDER_LOST_BEHIND_GATEWAY")
 
 
-async def cancelled(upstream, plan, *, after):
-    """Cancel once `after` pieces came; returns the outcome and the upstream's side of it."""
-    upstream.server.plan = plan
-    attempt, seen = upstream.start(), 0
-    events = attempt.events()
-    while seen < after:
-        assert isinstance(await anext(events), Delta)
-        seen += 1
-    await upstream.server.arrived.wait()
-    exchange = upstream.server.exchanges[0]
-    if plan.stall_after is not None:
-        await exchange.stalled.wait()
-    attempt.cancel("client_gone")
-    attempt.cancel("again")
-    outcome = [event async for event in events][-1]
-    await exchange.disconnected.wait()
-    return outcome, exchange
-
-
-def test_a_cancel_closes_the_connection_and_is_unknown_where_closing_is_no_acknowledgement():
-    async def scenario(upstream):
-        outcome, exchange = await cancelled(
-            upstream, Plan(stall_after=3, keep_generating=True), after=3
-        )
-        await exchange.ended.wait()
-        return outcome, exchange.tokens_after_disconnect
-
-    outcome, wasted = against(scenario)
-    assert (type(outcome), outcome.reason) == (Unknown, "CANCEL_NOT_ACKNOWLEDGED")
-    assert (outcome.usage.output_tokens, outcome.usage_source) == (3, "estimated")
-    assert wasted == 5  # why it must not be called cancelled
-
-
-def test_a_cancel_is_acknowledged_by_closing_where_the_route_declares_that_closing_cancels():
-    async def scenario(upstream):
-        outcome, exchange = await cancelled(upstream, Plan(stall_after=3), after=3)
-        await exchange.ended.wait()
-        return outcome, exchange.tokens_after_disconnect
-
-    outcome, wasted = against(scenario, close_cancels=1)
-    assert isinstance(outcome, Cancelled)
-    assert (outcome.reason, outcome.usage.output_tokens) == ("client_gone", 3)
-    assert outcome.timings.cancel_ack_us is not None
-    assert wasted == 0
-
-
-def test_a_cancel_before_the_first_token_counts_the_input_alone():
-    async def scenario(upstream):
-        return (await cancelled(upstream, Plan(stall_after=0), after=0))[0]
-
-    outcome = against(scenario, close_cancels=1)
-    assert outcome.usage == Usage(input_tokens=11, output_tokens=0)
-
-
-def test_a_cancel_before_anything_was_written_is_cancelled_and_has_used_nothing():
-    async def scenario(upstream):
-        attempt = upstream.start()
-        attempt.cancel("client_gone")
-        return await whole(attempt), upstream.server.exchanges
-
-    (_, outcome), exchanges = against(scenario)
-    assert (type(outcome), exchanges) == (Cancelled, [])
-    assert outcome.usage == Usage(input_tokens=0, output_tokens=0)
-
-
-def test_a_cancel_after_the_finish_reason_changes_nothing():
-    async def scenario(upstream):
-        upstream.server.plan = Plan(stall_at_tail=True)
-        attempt = upstream.start()
-        pieces = []
-        async for event in attempt.events():
-            pieces.append(event)
-            if len(pieces) == 8:
-                await upstream.server.exchanges[0].stalled.wait()
-                while not attempt._answer.finished:
-                    await asyncio.sleep(0)
-                attempt.cancel("client_gone")
-        return pieces[-1]
-
-    outcome = against(scenario)
-    assert (type(outcome), outcome.finish_reason) == (Completed, "stop")
-
-
-def test_who_stops_listening_closes_the_request():
-    async def scenario(upstream):
-        upstream.server.plan = Plan(stall_after=1)
-        events = upstream.start().events()
-        await anext(events)
-        await events.aclose()
-        await upstream.server.exchanges[0].disconnected.wait()
-
-    against(scenario)
-
-
 def test_a_connection_is_used_again_after_a_whole_answer_and_after_a_refusal():
     async def scenario(upstream):
         for plan in (Plan(), Plan(status=429), Plan(done=False), Plan(whole=True)):
@@ -399,12 +243,6 @@ def test_a_connection_is_used_again_after_a_whole_answer_and_after_a_refusal():
         return [exchange.connection for exchange in upstream.server.exchanges]
 
     assert against(scenario) == [1, 1, 1, 1]
-
-
-async def until_idle(upstream):
-    """Wait until no attempt reads the rest of its body any more."""
-    while upstream.provider._running:
-        await asyncio.gather(*upstream.provider._running)
 
 
 def test_a_pooled_connection_that_is_gone_when_it_is_written_to_costs_no_request():

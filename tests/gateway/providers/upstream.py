@@ -1,0 +1,76 @@
+"""A fault server with a provider of a route to it, and one attempt's text and outcome."""
+
+import asyncio
+
+from gateway.clock import SystemClock
+from gateway.providers.openai import OpenAIProvider, Patience
+from gateway.providers.outcomes import Outcome
+from ledger.rates import Usage
+from tests.faults.plan import Plan, text_of
+from tests.faults.server import FaultServer
+from tests.gateway.providers.calls import call, route
+
+TEXT = text_of(Plan())
+WHOLE = Usage(input_tokens=11, output_tokens=8)
+LIMIT_S = 20  # that a test hangs, not how fast it is
+BRIEF = Patience(silence_s=0.2, tail_s=0.2)  # where silence is what is tested
+
+
+class Upstream:
+    """A fault server, a provider of a route to it, and the attempts of a test."""
+
+    def __init__(self, server, provider, declared) -> None:
+        self.server, self.provider, self.route = server, provider, declared
+
+    def start(self, **fields):
+        return self.provider.start(call(self.route, **fields))
+
+    async def outcome(self, plan, **fields):
+        self.server.plan = plan
+        return await whole(self.start(**fields))
+
+
+def against(scenario, *, patience=None, credential=None, **settings):
+    """Run a scenario with an upstream; further keywords are settings of the route's address."""
+
+    async def run():
+        async with asyncio.timeout(LIMIT_S), FaultServer() as server:
+            declared = route(server.base_url, **settings)
+            provider = OpenAIProvider(
+                [declared],
+                clock=SystemClock(),
+                credential={"EXAMPLE_KEY": credential}.get,
+                first_revision=lambda _: 1,
+                patience=patience,
+            )
+            try:
+                return await scenario(Upstream(server, provider, declared))
+            finally:
+                await provider.close()
+
+    return asyncio.run(run())
+
+
+async def whole(attempt):
+    """The text and the outcome of an attempt."""
+    pieces = [event async for event in attempt.events()]
+    outcome = pieces.pop()
+    assert isinstance(outcome, Outcome)
+    return "".join(piece.text for piece in pieces), outcome
+
+
+def ended(plan, *, patience=None, credential=None, call_fields=None, **settings):
+    """(text, outcome) of one attempt under a plan."""
+    fields = call_fields or {}
+    return against(
+        lambda upstream: upstream.outcome(plan, **fields),
+        patience=patience,
+        credential=credential,
+        **settings,
+    )
+
+
+async def until_idle(upstream):
+    """Wait until no attempt reads the rest of its body any more."""
+    while upstream.provider._running:
+        await asyncio.gather(*upstream.provider._running)
