@@ -67,13 +67,13 @@ def fleet(fleet_template: Fleet, tmp_path: Path) -> Fleet:
     return fleet_template.copy_to(tmp_path)
 
 
-@pytest.fixture(scope="module")
-def module_fleet(fleet_template: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+@pytest.fixture(scope="session")
+def shared_fleet(fleet_template: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     return fleet_template.copy_to(tmp_path_factory.mktemp("served"))
 
 
-@pytest.fixture(scope="module")
-def server(module_fleet: Fleet) -> Iterator[Server]:
-    """A fast server that a module's tests share."""
-    with module_fleet.serving() as running:
+@pytest.fixture(scope="session")
+def server(shared_fleet: Fleet) -> Iterator[Server]:
+    """A fast server that many tests share: each leaves it running and holding nothing."""
+    with shared_fleet.serving() as running:
         yield running

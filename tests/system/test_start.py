@@ -14,7 +14,7 @@ TENANT = "support-desk"
 
 
 def test_a_second_server_on_a_ledger_is_refused_and_the_first_serves_on(
-    server: Server, module_fleet: Fleet
+    server: Server, shared_fleet: Fleet
 ):
     assert server.call("/readyz")[0] == 200
     status, said = refused_serve(server.ledger)
@@ -26,7 +26,7 @@ def test_a_second_server_on_a_ledger_is_refused_and_the_first_serves_on(
     assert server.call("/readyz")[0] == 200
     _, _, body = server.chat("Hello", key=server.keys[TENANT], max_tokens=2)
     assert json.loads(body)["receipt"]["status"] == "completed"
-    with contextlib.closing(module_fleet.reader()) as reader:
+    with contextlib.closing(shared_fleet.reader()) as reader:
         assert_each_decision_has_one_receipt(reader)
 
 
