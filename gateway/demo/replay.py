@@ -134,6 +134,8 @@ class Replay:
             self._receipts(receipt)
             return
         self._file(weighed.records)
+        if weighed.hold is not None:
+            self._desk.book.sent(weighed.hold, now_us)
         patience_us = arrival.deadline_us
         if arrival.hang_up_after_us is not None:
             patience_us = min(patience_us, arrival.hang_up_after_us)
