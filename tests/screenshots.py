@@ -1,6 +1,7 @@
 """`python -m tests.screenshots`: every page at 1440 and 390 px, light and dark, in var/screenshots.
 
-`--base-url`, `--username` and `--password` photograph a console that runs already.
+`--base-url`, `--username` and `--password` photograph a console that runs already; `--docs` makes
+the few pictures of the README, the first screen of each, in docs/screenshots.
 """
 
 import argparse
@@ -8,14 +9,26 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from tests.browser.chromium import launch
 from tests.sample_console import ROOT, running_console
 
 WIDTHS_PX = (1440, 390)
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-PAGES = ("receipts", "receipt", "refused", "empty", "costs", "slo", "releases")
+DOCS: tuple[tuple[str, Literal["light", "dark"]], ...] = (
+    ("degraded", "light"),
+    ("costs", "light"),
+    ("releases", "dark"),
+    ("receipts", "light"),
+)
+DOCS_SIZE: ViewportSize = {"width": 1280, "height": 860}
+KINDS = {
+    "receipt": "status=completed",
+    "degraded": "status=completed&degraded=yes",
+    "refused": "status=rejected",
+}
+PAGES = ("receipts", "receipt", "degraded", "refused", "empty", "costs", "slo", "releases")
 
 
 def main() -> None:
@@ -24,6 +37,7 @@ def main() -> None:
     parser.add_argument("--base-url")
     parser.add_argument("--username", default="viewer")
     parser.add_argument("--password", default="")
+    parser.add_argument("--docs", action="store_true")
     parser.add_argument("--pages", nargs="*", default=PAGES)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -40,6 +54,9 @@ def main() -> None:
 def _shoot(
     browser: Browser, base_url: str, username: str, password: str, options: argparse.Namespace
 ) -> None:
+    if options.docs:
+        _shoot_docs(browser, base_url, username, password)
+        return
     for theme in THEMES:
         context = browser.new_context(color_scheme=theme, base_url=base_url)
         page = context.new_page()
@@ -50,6 +67,19 @@ def _shoot(
             path = _path(page, name)
             if path is not None:
                 _photograph(page, path, name, theme, options.out)
+        context.close()
+
+
+def _shoot_docs(browser: Browser, base_url: str, username: str, password: str) -> None:
+    folder = ROOT / "docs" / "screenshots"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, theme in DOCS:
+        context = browser.new_context(color_scheme=theme, base_url=base_url, viewport=DOCS_SIZE)
+        page = context.new_page()
+        log_in(page, username, password)
+        page.goto(_path(page, name) or "/")
+        page.evaluate("document.fonts.ready")
+        page.screenshot(path=folder / f"{name}.png")
         context.close()
 
 
@@ -65,11 +95,10 @@ def _path(page: Page, name: str) -> str | None:
     """The path of a page; of a receipt, that of the newest one of its kind."""
     if name == "empty":
         return "/receipts?tenant=nobody"
-    if name in ("receipt", "refused"):
-        status = "completed" if name == "receipt" else "rejected"
-        page.goto(f"/receipts?status={status}")
-        link = page.locator("tbody th a").first
-        return link.get_attribute("href")
+    if name in KINDS:
+        page.goto(f"/receipts?{KINDS[name]}")
+        links = page.locator("tbody th a")
+        return links.first.get_attribute("href") if links.count() else None
     answer = page.request.get(f"/{name}")
     return f"/{name}" if answer.ok else None
 

@@ -28,7 +28,7 @@ def milliseconds(us: int | None, places: int = 1) -> str:
 
 
 def duration(us: int | None) -> str:
-    """A length of time with its unit: "640 µs", "440.0 ms", "5.216 s", "2 min 5 s"."""
+    """A length of time with its unit, rounded half up below a minute, else down: "640 µs", "440.0 ms", "5.216 s", "2 min 5 s"."""
     if us is None:
         return NONE
     if us < 0:
@@ -37,9 +37,10 @@ def duration(us: int | None) -> str:
         return f"{us} µs"
     if us < 1_000_000:
         return f"{milliseconds(us)} ms"
-    seconds, rest = divmod(us, 1_000_000)
+    seconds = us // 1_000_000
     if seconds < 60:
-        return f"{seconds}.{rest // 1000:03d} s"
+        whole, thousandths = divmod((us + 500) // 1_000, 1_000)
+        return f"{whole}.{thousandths:03d} s"
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60} s"
     if seconds < 86_400:

@@ -155,7 +155,7 @@ def _window(window: WindowBurn) -> Window:
     return Window(
         length=_length(window.length_us),
         burn=_rate(window.burn),
-        counts=f"{tally.bad:,} bad of {tally.valid:,}",
+        counts=f"{tally.bad:,} of {tally.valid:,}",
     )
 
 
@@ -210,6 +210,11 @@ def _plot(report: SloReport) -> Plot | None:
         y_label=lambda y: f"{y:g}",
         thresholds=marks,
     )
+
+
+def burns(report: SloReport) -> bool:
+    """Whether something is to be said against the mean: the objective is neither OK nor unknown."""
+    return report.status.state not in ("OK", "NO_DATA")
 
 
 def _contrast(definition: SloDefinition, state: str, means: Mapping[str, Mean]) -> str:

@@ -145,7 +145,7 @@ def test_a_report_comes_whole_or_as_its_partial(now_us: int, viewer: Client, pag
 def test_the_slo_page_shows_windows_with_their_counts(now_us: int, viewer: Client):
     said = text_of(viewer.get("/slo"))
     assert "Interactive requests get their first token within 1 s" in said
-    assert re.search(r"1 h: [\d,]+ bad of [\d,]+", said)
+    assert re.search(r"1 h: [\d,]+ of [\d,]+", said)
     assert "14.40" in said
 
 
@@ -194,10 +194,10 @@ def test_the_mean_passes_and_the_interactive_tail_alerts(ledger_path: Path, view
     body = viewer.get("/slo").content.decode()
     section = body[body.index('id="interactive-queue"') :].split("</section>")[0]
     said = " ".join(re.sub(r"<[^>]+>", " ", section).split())
-    assert "8.33 6 h: 5 bad of 60" in said
+    assert "8.33 6 h: 5 of 60" in said
     assert "ALERT" in said
     assert "Over all 100 requests of the last hour the mean is 219.0 ms" in said
     assert "the mean passes, the tail doesn&#x27;t" in said
     batch = body[body.index('id="batch-queue"') :].split("</section>")[0]
     assert "ALERT" not in batch
-    assert "0 bad of 40" in batch
+    assert "0 of 40" in batch
