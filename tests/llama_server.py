@@ -2,7 +2,8 @@
 
     python -m tests.llama_server MODEL.gguf PORT
 
-It prints its address once it listens; PORT 0 takes a free one. What it says means nothing; how it
+A model that is not there is written first. It prints its address once it listens; PORT 0 takes a
+free one. What it says means nothing; how it
 streams, counts, cancels and dies is llama.cpp's own.
 """
 
@@ -94,6 +95,8 @@ def llama_server(model: Path, port: int = 0) -> Iterator[tuple[str, "subprocess.
 def serve(model: str, port: int) -> None:
     import xllamacpp
 
+    if not Path(model).exists():
+        write_model(Path(model))
     params = xllamacpp.CommonParams()
     params.model.path = model
     params.hostnames = ["127.0.0.1"]
