@@ -16,11 +16,11 @@ from tests.sample_console import ROOT, running_console
 
 WIDTHS_PX = (1440, 390)
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-DOCS: tuple[tuple[str, Literal["light", "dark"]], ...] = (
-    ("degraded", "light"),
-    ("costs", "light"),
-    ("releases", "dark"),
-    ("receipts", "light"),
+DOCS: tuple[tuple[str, str, Literal["light", "dark"]], ...] = (  # page, file, theme
+    ("degraded", "receipt", "light"),
+    ("costs", "costs", "light"),
+    ("releases", "releases", "dark"),
+    ("receipts", "receipts", "light"),
 )
 DOCS_SIZE: ViewportSize = {"width": 1280, "height": 860}
 KINDS = {
@@ -73,13 +73,13 @@ def _shoot(
 def _shoot_docs(browser: Browser, base_url: str, username: str, password: str) -> None:
     folder = ROOT / "docs" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, theme in DOCS:
+    for name, file, theme in DOCS:
         context = browser.new_context(color_scheme=theme, base_url=base_url, viewport=DOCS_SIZE)
         page = context.new_page()
         log_in(page, username, password)
         page.goto(_path(page, name) or "/")
         page.evaluate("document.fonts.ready")
-        page.screenshot(path=folder / f"{name}.png")
+        page.screenshot(path=folder / f"{file}.png")
         context.close()
 
 

@@ -28,7 +28,10 @@ def milliseconds(us: int | None, places: int = 1) -> str:
 
 
 def duration(us: int | None) -> str:
-    """A length of time with its unit, rounded half up below a minute, else down: "640 µs", "440.0 ms", "5.216 s", "2 min 5 s"."""
+    """A length of time with its unit: "640 µs", "440.0 ms", "5.216 s", "2 min 5 s".
+
+    Rounded half up below a minute, and down above.
+    """
     if us is None:
         return NONE
     if us < 0:
