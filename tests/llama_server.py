@@ -3,8 +3,7 @@
     python -m tests.llama_server MODEL.gguf PORT
 
 A model that is not there is written first. It prints its address once it listens; PORT 0 takes a
-free one. What it says means nothing; how it
-streams, counts, cancels and dies is llama.cpp's own.
+free one. What it says means nothing; how it streams, counts, cancels and dies is llama.cpp's own.
 """
 
 import contextlib
