@@ -103,6 +103,20 @@ class Builder:
         peaks.append(leaf)
         self.size += 1
 
+    def add_subtree(self, height: int, root: bytes) -> None:
+        """Grows the tree alone by a perfect subtree of 2^`height` leaves.
+
+        The size before has to be a multiple of that (ValueError): only there does it fit.
+        """
+        peaks, subtrees = self._peaks, self.size >> height
+        if subtrees << height != self.size:
+            raise ValueError(f"no subtree of height {height} begins after {self.size} leaves")
+        while subtrees & 1:
+            root = node_hash(peaks.pop(), root)
+            subtrees >>= 1
+        peaks.append(root)
+        self.size += 1 << height
+
     @property
     def head(self) -> Head:
         return Head(size=self.size, entry_hash=self.entry_hash, frontier=b"".join(self._peaks))

@@ -1,6 +1,7 @@
 """Whether a receipt's cost is what its usage and its rate table give (LED-2, CST-1). Pure."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ledger.money import units_text
 from ledger.rates import Cost, RateTable, Usage, batch_priced, cost_of, rate_of
@@ -9,7 +10,26 @@ from ledger.records import Receipt
 NOTHING = Cost(input_pico=0, cached_input_pico=0, output_pico=0, fixed_pico=0)
 
 
-def expected_cost(receipt: Receipt, tables: Mapping[str, RateTable]) -> Cost | str:
+class Charged(NamedTuple):
+    """The fields of a receipt that say what it cost and why: a whole one takes longer to make."""
+
+    revision: int
+    resolves_hash: bytes | None
+    rate_key: str | None
+    rate_table_version: str
+    priority: str
+    input_tokens: int
+    cached_input_tokens: int
+    output_tokens: int
+    cost_input_pico: int
+    cost_cached_input_pico: int
+    cost_output_pico: int
+    cost_fixed_pico: int
+    cost_retry_and_hedge_pico: int
+    cost_total_pico: int
+
+
+def expected_cost(receipt: Receipt | Charged, tables: Mapping[str, RateTable]) -> Cost | str:
     """The receipt's cost computed again, without retries and hedges; or why it can't be.
 
     A receipt without a rate key was not priced: its cost is nothing.
@@ -33,7 +53,7 @@ def expected_cost(receipt: Receipt, tables: Mapping[str, RateTable]) -> Cost | s
         return str(error)
 
 
-def cost_fault(receipt: Receipt, tables: Mapping[str, RateTable]) -> str | None:
+def cost_fault(receipt: Receipt | Charged, tables: Mapping[str, RateTable]) -> str | None:
     """None when every component and the total are exact; else what differs, in units."""
     expected = expected_cost(receipt, tables)
     if isinstance(expected, str):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from ledger.audits import audit
+from ledger.block_pool import checked_blocks
 from ledger.chain import BadHead, Builder, Checkpoint, Head
 from ledger.faults import Fault
 from ledger.rates import RateTable
@@ -18,7 +19,6 @@ from ledger.records import RECORDS, RateTableRecord
 from ledger.rows import record_of, select
 from ledger.triggers import trigger_differences
 from ledger.walk import (
-    BLOCK_ROWS,
     FAULTS_LIMIT,
     Faults,
     TooManyFaults,
@@ -57,7 +57,8 @@ def verify(
     server runs and recovery is done, so that a request without a receipt is a fault, too.
     """
     faults = Faults()
-    walk = Walk(_rate_tables(connection), faults)
+    tables = _rate_tables(connection)
+    walk = Walk(tables, faults)
     unfinished = 0
     try:
         head = _starting_head(connection, faults)
@@ -65,12 +66,16 @@ def verify(
         if checkpoint is not None and checkpoint.size > head.size:
             what = f"it saw {checkpoint.size} rows; the ledger has {head.size}: its tail was cut"
             faults.add(Fault(kind="checkpoint", what=what))
-        for seq, found in rows_by_seq(connection, head.size, faults):
-            walk.step(seq, found)
-            if checkpoint is not None and seq == checkpoint.size:
+        for first, last, sound in checked_blocks(connection, head.size, tables):
+            seen = checkpoint is not None and first <= checkpoint.size < last
+            if seen or sound is None or not walk.take(sound):
+                for seq, found in rows_by_seq(connection, first, last, faults):
+                    walk.step(seq, found)
+                    if seen and checkpoint is not None and seq == checkpoint.size:
+                        _check_checkpoint(walk.builder, checkpoint, faults)
+            if checkpoint is not None and last == checkpoint.size:
                 _check_checkpoint(walk.builder, checkpoint, faults)
-            if seq % BLOCK_ROWS == 0:
-                progress(seq)
+            progress(last)
         if BREAKS_THE_TREE.isdisjoint(fault.kind for fault in faults):
             _check_head(head, walk.builder, faults)
         unfinished, found_faults = audit(connection, head.size, at_rest=at_rest)

@@ -1,13 +1,14 @@
 """The walk over all rows in chain order: each checked against the hash of the one before it.
 
-Rows are read in blocks of consecutive seq from all tables, so memory is bounded and no reader holds
-the write-ahead log for long.
+Blocks in which nothing is wrong are taken whole. Rows are read in blocks of consecutive seq from
+all tables, so memory is bounded and no reader holds the write-ahead log for long.
 """
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ledger.blocks import Sound
 from ledger.chain import GENESIS, Builder, canonical, leaf_hash, node_hash
 from ledger.faults import Fault, Kind
 from ledger.keys import label_field
@@ -16,7 +17,6 @@ from ledger.receipt_cost import cost_fault
 from ledger.records import RECORDS, Receipt, Record
 from ledger.rows import field_names, record_of, select
 
-BLOCK_ROWS = 4_096
 FAULTS_LIMIT = 100  # enough to see what happened; the exit status needs one
 
 Row = tuple[Any, ...]
@@ -46,6 +46,19 @@ class Walk:
         # The hash of the row before: as stored, and as computed. A row whose stored hash alone was
         # altered is at fault itself; the row after it, which agrees with the computed one, is not.
         self._before: tuple[bytes, ...] = (GENESIS,)
+
+    def take(self, block: Sound) -> bool:
+        """Takes a block that was found sound by itself; False, and nothing, where it doesn't join.
+
+        It has to follow the row before as that is stored: no other row can then be at fault.
+        """
+        if block.hash_before not in self._before or block.first != self.builder.size + 1:
+            return False
+        for height, root in block.peaks:
+            self.builder.add_subtree(height, root)
+        self.builder.entry_hash = block.last_hash
+        self._before = (block.last_hash,)
+        return True
 
     def step(self, seq: int, found: Sequence[Found]) -> None:
         """Takes the next row of the chain, as all tables that have its seq have it."""
@@ -89,23 +102,21 @@ class Walk:
 
 
 def rows_by_seq(
-    connection: sqlite3.Connection, size: int, faults: Faults
+    connection: sqlite3.Connection, first: int, last: int, faults: Faults
 ) -> Iterator[tuple[int, list[Found]]]:
-    """(seq, the rows of all tables that have it) for each seq from 1 to `size`."""
-    for first in range(1, size + 1, BLOCK_ROWS):
-        last = min(first + BLOCK_ROWS - 1, size)
-        block: list[list[Found]] = [[] for _ in range(first, last + 1)]
-        for record_type in RECORDS:
-            sql = f"{select(record_type)} WHERE seq BETWEEN ? AND ?"
-            try:
-                rows = rows_as_they_are(connection, sql, (first, last))
-            except sqlite3.DatabaseError as error:
-                what = f"rows {first} to {last} can't be read: {error}"
-                faults.add(Fault(kind="unreadable", table=record_type.TABLE, what=what))
-                continue
-            for row in rows:
-                block[row[0] - first].append((record_type, row))
-        yield from enumerate(block, start=first)
+    """(seq, the rows of all tables that have it) for each seq from `first` to `last`: a block."""
+    block: list[list[Found]] = [[] for _ in range(first, last + 1)]
+    for record_type in RECORDS:
+        sql = f"{select(record_type)} WHERE seq BETWEEN ? AND ?"
+        try:
+            rows = rows_as_they_are(connection, sql, (first, last))
+        except sqlite3.DatabaseError as error:
+            what = f"rows {first} to {last} can't be read: {error}"
+            faults.add(Fault(kind="unreadable", table=record_type.TABLE, what=what))
+            continue
+        for row in rows:
+            block[row[0] - first].append((record_type, row))
+    yield from enumerate(block, start=first)
 
 
 def rows_as_they_are(connection: sqlite3.Connection, sql: str, values: Sequence[int]) -> list[Row]:
