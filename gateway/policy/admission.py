@@ -7,6 +7,7 @@ from gateway.policy.caps import Caps
 from gateway.policy.estimates import Scale, Weighing
 from gateway.policy.filters import Bounds, Filter, has_all, sift
 from gateway.policy.ordering import first
+from gateway.policy.prepared import prepare
 from gateway.policy.reasons import REASONS, UNHEALTHY_HTTP_STATUS
 from gateway.policy.values import (
     AdmissionContext,
@@ -35,12 +36,12 @@ def decide(
     are the policy's, in any order; the deadline in the budget is what remains of it. A rejection
     before the candidates were looked at has none.
     """
-    model = _model(policy, request.logical_model)
+    ready = prepare(policy, routes)
+    model = ready.models.get(request.logical_model)
     if model is None:
         return _rejected(_Case(request, context, policy, None), "MODEL_NOT_FOUND")
     case, caps = _Case(request, context, policy, model), Caps(request, context.tenant, model)
-    by_id = {route.route_id: route for route in routes}
-    primaries = [by_id[each] for each in case.primary_routes() if each in by_id]
+    by_id, primaries = ready.by_id, ready.primaries(model, case.arm)
     scale = Scale(request, context, policy)
     early = _before_weighing(case, scale, caps, primaries)
     if early is not None:
@@ -73,17 +74,10 @@ def decide(
     return _rejected(case, code, named, candidates)
 
 
-def _model(policy: RoutePolicy, name: str) -> LogicalModel | None:
-    for model in policy.models:
-        if model.name == name:
-            return model
-    return None
-
-
 class _Case:
     """One decision's request with the canary arm that was fixed before anything else (RTE-1)."""
 
-    __slots__ = ("arm", "context", "model", "plan", "policy", "request")
+    __slots__ = ("arm", "context", "plan", "policy", "request")
 
     def __init__(
         self,
@@ -92,18 +86,9 @@ class _Case:
         policy: RoutePolicy,
         model: LogicalModel | None,
     ) -> None:
-        self.request, self.context, self.policy, self.model = request, context, policy, model
+        self.request, self.context, self.policy = request, context, policy
         self.plan = model.canary if model is not None else None
         self.arm = canary.arm_of(self.plan, request) if self.plan is not None else None
-
-    def primary_routes(self) -> list[str]:
-        """Return the ids of the candidates, sorted and each once."""
-        if self.model is None:
-            return []
-        names = self.model.primary_routes
-        if self.plan is not None:
-            names = canary.candidates_of(self.plan, self.arm, names)
-        return sorted(set(names)) if len(names) > 1 else list(names)
 
     def foreign_routes(self) -> frozenset[str]:
         if self.plan is None:

@@ -5,10 +5,10 @@ from typing import Final
 
 import msgspec
 
+from gateway.policy.prepared import prepare, rates_by_key
 from gateway.policy.values import (
     AdmissionContext,
     InferenceRequest,
-    PriorityShare,
     Route,
     RoutePolicy,
     RouteState,
@@ -16,13 +16,6 @@ from gateway.policy.values import (
 from ledger.rates import Priced, Rate, RateTable, Usage, batch_priced, price
 
 KILO: Final = 1000
-
-DEFAULT_SHARES: Final = (
-    PriorityShare(priority="interactive", queue_permille=1000),
-    PriorityShare(priority="normal", queue_permille=800),
-    PriorityShare(priority="batch", queue_permille=500),
-)
-"""Shares of a queue where the policy declares none for a priority: batch is shed first (ADM-8)."""
 
 
 class Weighing(msgspec.Struct, frozen=True, gc=False):
@@ -76,11 +69,10 @@ class Scale:
     ) -> None:
         self.request, self.context, self.policy = request, context, policy
         self.counts = {count.tokenizer_revision: count.tokens for count in request.input_tokens}
-        self.share = share_of(policy, request)
+        self.share = prepare(policy, policy.routes).shares[request.priority]
         self.some_down = self.some_stale = self.some_uncounted = False
         self._states = {state.route_id: state for state in context.route_states}
-        # The first rate of a key counts, as it does in `ledger.rates.rate_of`.
-        self._rates = {rate.key: rate for rate in reversed(context.rates.rates)}
+        self._rates = rates_by_key(context.rates)
 
     def weigh(self, routes: Iterable[Route]) -> list[Weighing]:
         """Return each route's weighing, in the order given.
@@ -167,14 +159,6 @@ def cost_pico(table: RateTable, rate: Rate, tokens: int, output: int, *, batch: 
     if not isinstance(priced, Priced):
         raise AssertionError(f"rate {rate.key} was looked up in table {table.version}")
     return priced.cost.total_pico
-
-
-def share_of(policy: RoutePolicy, request: InferenceRequest) -> PriorityShare:
-    """Return the share of the request's priority, the default where the policy has none."""
-    for share in (*policy.queue_shares, *DEFAULT_SHARES):
-        if share.priority == request.priority:
-            return share
-    raise AssertionError(f"priority {request.priority!r} has no default share")
 
 
 def _unknown(route_id: str) -> RouteState:

@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.policy.canary import PERMILLE
 from gateway.policy.edge_checks import edges
-from gateway.policy.estimates import DEFAULT_SHARES
+from gateway.policy.prepared import DEFAULT_SHARES
 from gateway.policy.problems import Problem, twice
 from gateway.policy.values import PRIORITIES, LogicalModel, Route, RoutePolicy
 
