@@ -9,14 +9,15 @@ import heapq
 from collections import deque
 from dataclasses import dataclass, field
 
+import msgspec
+
 from gateway.policy.values import CapacitySnapshot, RouteState, TenantState
 from gateway.quota import Quota
 
 MINUTE_US = 60_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
     """What one accepted request holds until it is settled."""
 
     reservation_id: str

@@ -5,8 +5,7 @@ It returns the rows that must be durable before a byte leaves; the live journey 
 virtual time file them in their own ways.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import orjson
 
 from gateway.book import Book, Hold
@@ -37,8 +36,7 @@ UNKNOWN_BOUND_US = 60_000_000
 """How long past its deadline an unknown's slot and KV stay held (LED-6)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weighed:
+class Weighed(msgspec.Struct, frozen=True, kw_only=True):
     """A decision with the rows that record it; `hold` and `route` of an accepted request only."""
 
     request: InferenceRequest

@@ -10,7 +10,6 @@ RANDOM_BYTES = 10
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = tuple([high + low for high in _ALPHABET for low in _ALPHABET])  # of each 10 bits
 _TIME_BITS = 55
-_TIME_CHARACTERS = 11
 
 
 def request_id(now_us: int, random_bytes: bytes) -> str:
@@ -56,6 +55,5 @@ def _sortable(now_us: int, random_bytes: bytes) -> str:
         raise ValueError(f"{now_us} µs is no time that an id can hold")
     if len(random_bytes) != RANDOM_BYTES:
         raise ValueError(f"an id takes {RANDOM_BYTES} random bytes, not {len(random_bytes)}")
-    # The time fills eleven characters and half of a pair; the other half is cut off.
-    time_part = _base32(now_us << 5, 60)[:_TIME_CHARACTERS]
-    return time_part + _base32(int.from_bytes(random_bytes, "big"), 8 * RANDOM_BYTES)
+    number = now_us << 8 * RANDOM_BYTES | int.from_bytes(random_bytes, "big")
+    return _base32(number << 5, 140)[:-1]  # 27 characters; a 28th makes the pairs whole

@@ -9,10 +9,12 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from simulator.gaps import Durations
 from simulator.iterations import (
     Int64Array,
+    log_of_rows,
     rows_of_iterations,
-    token_times_of_rows,
+    token_times_ps,
 )
 from simulator.scheduler import OUTCOMES, Finished, Job, ReplicaConfig, Snapshot
 from simulator.snapshots import RATE_WINDOW_PS, observe, steps_elapsed
@@ -49,6 +51,7 @@ class Replica:
         self._finished: list[Finished] = []
         self._changed_ps = MAX_PS
         self._log_limit = 4 * LOG_CHUNK
+        self._durations = Durations()
 
     @property
     def outstanding(self) -> int:
@@ -152,7 +155,6 @@ class Replica:
         if last >= 0:
             first = last - state.remaining[slot] + 1
             runs.append((first, min(state.iteration + self._steps_elapsed(), last) - first + 1))
-        runs = [run for run in runs if run[1] > 0]
         if not runs:
             return np.empty(0, np.int64)
         state.flush_log()
@@ -169,7 +171,20 @@ class Replica:
                     state.decodes,
                 )
             )
-        return token_times_of_rows(rows, runs)
+        return token_times_ps(log_of_rows(rows), runs)
+
+    def inter_token_ps(self, job_id: int | str) -> Int64Array:
+        """Return the gaps between the tokens that the job has emitted by `now_ps`, in ps, exact.
+
+        They are the differences of `token_times_ps`, at a fraction of the work. Raises KeyError
+        as that does.
+        """
+        slot, state = self._slots[job_id], self._state
+        last = state.done_iteration[slot]
+        if not 0 <= last <= state.iteration or slot in state.runs:
+            return np.diff(self.token_times_ps(job_id))  # it runs, or was preempted
+        state.flush_log()
+        return self._durations.of(state.log_store, last - state.remaining[slot] + 2, last)
 
     def snapshot(self, t_ps: int) -> Snapshot:
         """Return the load at `t_ps`, running up to it; who ends until then is reported later.
@@ -273,6 +288,7 @@ class Replica:
                     firsts.append(state.runs[slot][0][0])
                 elif state.done_iteration[slot] >= 0:
                     firsts.append(state.done_iteration[slot] - state.remaining[slot] + 1)
+            self._durations.forget_before(min(firsts))
             kept = rows_of_iterations(state.log_store, min(firsts), state.iteration)
             window_ps = self.now_ps - RATE_WINDOW_PS
             row = len(state.log_store) - len(kept)

@@ -47,21 +47,17 @@ class IterationLog:
             return np.empty(0, np.int64)
         if first < self.first or last > self.last:
             raise IndexError(f"iterations {first} to {last} are not kept")
-        low = int(self.before.searchsorted(first)) - 1
-        high = int(self.before.searchsorted(last))
-        return _ends_ps(
-            np.column_stack(
-                (
-                    self.before[low:high],
-                    self.start_ps[low:high],
-                    self.a_ps[low:high],
-                    self.b_ps[low:high],
-                )
-            ),
-            self.steps[low:high],
-            first,
-            last,
+        low = int(np.searchsorted(self.before, first)) - 1
+        high = int(np.searchsorted(self.before, last))
+        steps, before = self.steps[low:high], self.before[low:high]
+        numbers = np.arange(before[0] + 1, before[-1] + steps[-1] + 1, dtype=np.int64)
+        j = numbers - np.repeat(before, steps)
+        ends: Int64Array = (
+            np.repeat(self.start_ps[low:high], steps)
+            + j * np.repeat(self.a_ps[low:high], steps)
+            + np.repeat(self.b_ps[low:high], steps) * (j * (j - 1) // 2)
         )
+        return ends[first - numbers[0] : last - numbers[0] + 1]
 
 
 def log_of_rows(rows: "array[int]") -> IterationLog:
@@ -78,52 +74,11 @@ def log_of_rows(rows: "array[int]") -> IterationLog:
 
 
 def rows_of_iterations(rows: "array[int]", first: int, last: int) -> "array[int]":
-    """Return the flat rows that hold iterations `first` to `last` (a copy, found by bisection).
-
-    A row holds one iteration or more, so what lies near the end is searched for there alone.
-    """
-    count = len(rows) // LOG_WIDTH
-    if not count:
-        return rows[:0]
-    newest = rows[-LOG_WIDTH] + rows[2 - LOG_WIDTH]
-    segments = range(count)
-    low = bisect_left(
-        segments, first, max(0, count - 1 - newest + first), key=lambda row: rows[row * LOG_WIDTH]
-    )
-    high = bisect_left(segments, last, max(0, low - 1), key=lambda row: rows[row * LOG_WIDTH])
-    return rows[max(0, low - 1) * LOG_WIDTH : high * LOG_WIDTH]
-
-
-def token_times_of_rows(rows: "array[int]", runs: list[tuple[int, int]]) -> Int64Array:
-    """Return when each token of a job was emitted, in ps; flat rows that hold all its iterations.
-
-    Equal to `token_times_ps` of their log, without making one: a job's ends are asked for once.
-    """
-    segments = np.frombuffer(rows, np.int64).reshape(-1, LOG_WIDTH)
-    ends = _ends_ps(segments[:, [0, 1, 3, 4]], segments[:, 2], runs[0][0], _last_of(runs))
-    if len(runs) == 1:
-        return ends
-    origin = runs[0][0]
-    return np.concatenate([ends[first - origin : first - origin + n] for first, n in runs])
-
-
-def _last_of(runs: list[tuple[int, int]]) -> int:
-    first, count = runs[-1]
-    return first + count - 1
-
-
-def _ends_ps(segments: Int64Array, steps: Int64Array, first: int, last: int) -> Int64Array:
-    """Return the ends of iterations `first` to `last` in ps.
-
-    `segments` has shape (n, 4): before, start ps, a ps, b ps of consecutive segments, the first
-    of which holds `first`; `steps` has shape (n,).
-    """
-    if last < first:
-        return np.empty(0, np.int64)
-    before, start, a, b = segments.repeat(steps, axis=0)[: last - int(segments[0, 0])].T
-    j = np.arange(int(segments[0, 0]) + 1, last + 1) - before
-    ends: Int64Array = start + j * a + b * (j * (j - 1) // 2)
-    return ends[first - int(segments[0, 0]) - 1 :]
+    """Return the flat rows that hold iterations `first` to `last` (a copy, found by bisection)."""
+    segments = range(len(rows) // LOG_WIDTH)
+    low = bisect_left(segments, first, key=lambda row: rows[row * LOG_WIDTH]) - 1
+    high = bisect_left(segments, last, key=lambda row: rows[row * LOG_WIDTH])
+    return rows[max(0, low) * LOG_WIDTH : high * LOG_WIDTH]
 
 
 def token_times_ps(log: IterationLog, runs: list[tuple[int, int]]) -> Int64Array:

@@ -17,7 +17,7 @@ from gateway.ids import request_id as make_request_id
 from gateway.policy.values import Budget, InferenceRequest, TokenCount
 from gateway.providers.outcomes import Cancelled, Completed, Outcome, Rejected
 from gateway.providers.simulated import PRIORITY_RANK, backend_of, capacity
-from gateway.providers.simulator import timings_of, token_times_ps
+from gateway.providers.simulator import inter_token_ps, timings_of
 from gateway.settling import closing_records, refusal_receipt
 from ledger.rates import Usage
 from ledger.records import Receipt, Record
@@ -237,10 +237,7 @@ def _outcome(replica: Replica, finished: Finished, running: Running) -> Outcome:
     )
     if finished.outcome == "refused":
         return Rejected(usage=usage, reason="PROVIDER_REFUSED")
-    timings = timings_of(finished, token_times_ps(replica, finished))
-    if timings.queue_us is not None and timings.prefill_us is not None:
-        first_token_us = timings.queue_us + timings.prefill_us
-        timings = replace(timings, first_token_us=first_token_us, first_byte_network_us=0)
+    timings = timings_of(finished, inter_token_ps(replica, finished), network_us=0)
     provider_request_id = f"sim-{finished.job_id}"
     if finished.outcome == "cancelled":
         hung_up = arrival.hang_up_after_us is not None

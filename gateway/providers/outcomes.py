@@ -26,16 +26,23 @@ class InterTokenLatency:
     max_us: int
 
 
-def inter_token_latency(gaps_us: NDArray[np.int64]) -> InterTokenLatency | None:
-    """Return the gaps' mean, nearest-rank quantiles and maximum, exact; None where none is."""
-    if not len(gaps_us):
+def inter_token_latency(gaps: NDArray[np.int64], a_us: float = 1.0) -> InterTokenLatency | None:
+    """Return the gaps' mean, nearest-rank quantiles and maximum; None where there is no gap.
+
+    `a_us` is a microsecond in the unit of `gaps`. Each gap is rounded half to even to whole
+    microseconds by itself; what is made of those is exact, as long as they sum to under 2^53.
+    """
+    count = len(gaps)
+    if not count:
         return None
-    ordered = np.sort(gaps_us)
+    ordered = gaps / a_us
+    np.rint(ordered, out=ordered)
+    ordered.sort()
     return InterTokenLatency(
-        mean_us=int(ordered.sum()) // len(ordered),
-        p50_us=int(ordered[nearest_rank_index(len(ordered), 50, 100)]),
-        p95_us=int(ordered[nearest_rank_index(len(ordered), 95, 100)]),
-        max_us=int(ordered[-1]),
+        mean_us=int(np.add.reduce(ordered)) // count,
+        p50_us=int(ordered.item(nearest_rank_index(count, 50, 100))),
+        p95_us=int(ordered.item(nearest_rank_index(count, 95, 100))),
+        max_us=int(ordered.item(-1)),
     )
 
 

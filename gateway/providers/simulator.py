@@ -167,8 +167,8 @@ class SimulatedAttempt:
         return Rejected(usage=usage, reason="PROVIDER_REFUSED")
 
     def _timings(self, finished: Finished) -> Timings:
-        times_ps = token_times_ps(self._live.replica, finished)
-        return timings_of(finished, times_ps, self._time_scale)
+        gaps_ps = inter_token_ps(self._live.replica, finished)
+        return timings_of(finished, gaps_ps, self._time_scale)
 
     def _schema_valid(self, text: list[str]) -> bool | None:
         if self._call.schema is None:
@@ -176,34 +176,38 @@ class SimulatedAttempt:
         return matches_schema("".join(text), self._call.schema)
 
 
-def token_times_ps(replica: Replica, finished: Finished) -> NDArray[np.int64]:
-    """Return when each token of an ended job was emitted, in ps; none where it got no token."""
+def inter_token_ps(replica: Replica, finished: Finished) -> NDArray[np.int64]:
+    """Return the gaps between the tokens of an ended job, in ps; none where it got no token."""
     if finished.first_token_ps is None:
         return np.empty(0, np.int64)
-    return replica.token_times_ps(finished.job_id)
+    return replica.inter_token_ps(finished.job_id)
 
 
-def timings_of(finished: Finished, times_ps: NDArray[np.int64], time_scale: float = 1.0) -> Timings:
+def timings_of(
+    finished: Finished,
+    gaps_ps: NDArray[np.int64],
+    time_scale: float = 1.0,
+    network_us: int | None = None,
+) -> Timings:
     """Return a simulated job's phases in real µs; each simulated duration is divided by the scale.
 
-    Every duration is rounded half to even by itself. The engine emits the first token at the end
-    of the iteration that completes the prefill, so there is no separate first decode: it is 0.
+    `network_us`: from the first token to its first byte; None: the caller will measure it. Every
+    duration is rounded half to even by itself. The engine emits the first token at the end of the
+    iteration that completes the prefill, so there is no separate first decode: it is 0.
     """
-    real_us_ps = PS_PER_US * time_scale
-
-    def us(duration_ps: int) -> int:
-        return round(duration_ps / real_us_ps)
-
+    a_us = PS_PER_US * time_scale
     if finished.scheduled_ps is None:
         return Timings()
-    queue_us = us(finished.scheduled_ps - finished.arrival_ps)
+    queue_us = round((finished.scheduled_ps - finished.arrival_ps) / a_us)
     if finished.first_token_ps is None:
         return Timings(queue_us=queue_us)
-    gaps_us = np.rint((times_ps[1:] - times_ps[:-1]) / real_us_ps).astype(np.int64)
+    prefill_us = round((finished.first_token_ps - finished.scheduled_ps) / a_us)
     return Timings(
         queue_us=queue_us,
-        prefill_us=us(finished.first_token_ps - finished.scheduled_ps),
+        prefill_us=prefill_us,
         first_decode_us=0,
-        decode_us=us(finished.done_ps - finished.first_token_ps),
-        itl=inter_token_latency(gaps_us),
+        first_byte_network_us=network_us,
+        first_token_us=None if network_us is None else queue_us + prefill_us + network_us,
+        decode_us=round((finished.done_ps - finished.first_token_ps) / a_us),
+        itl=inter_token_latency(gaps_ps, a_us),
     )

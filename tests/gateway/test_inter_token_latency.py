@@ -32,9 +32,9 @@ def test_each_gap_is_rounded_half_to_even_by_itself():
         job_id="a", outcome="completed", arrival_ps=0, scheduled_ps=PS, first_token_ps=3 * PS,
         done_ps=9 * PS, output_tokens=4, cached_tokens=0, preemptions=0,
     )  # fmt: skip
-    times_ps = np.array([3 * PS, 3 * PS + PS // 2, 5 * PS, 9 * PS], np.int64)
-    timings = timings_of(finished, times_ps)  # gaps of 0.5, 1.5 and 4 µs
+    gaps_ps = np.array([PS // 2, PS + PS // 2, 4 * PS], np.int64)
+    timings = timings_of(finished, gaps_ps)
     assert timings.itl == InterTokenLatency(mean_us=2, p50_us=2, p95_us=4, max_us=4)
     assert (timings.queue_us, timings.prefill_us, timings.decode_us) == (1, 2, 6)
-    faster = timings_of(finished, times_ps, 2.0)  # of 0.25, 0.75 and 2 µs
+    faster = timings_of(finished, gaps_ps, 2.0)  # of 0.25, 0.75 and 2 µs
     assert faster.itl == InterTokenLatency(mean_us=1, p50_us=1, p95_us=2, max_us=2)
