@@ -132,7 +132,7 @@ def test_an_objective_leads_from_the_table_to_its_windows(page: Page):
     section = page.locator("#interactive-queue")
     expect(section.get_by_role("img", name="Burn rate")).to_be_visible()
     section.get_by_text("The same as a table").click()
-    expect(section.get_by_role("columnheader", name="Bad of valid")).to_be_visible()
+    expect(section.get_by_role("columnheader", name="Bad of valid", exact=True)).to_be_visible()
 
 
 def test_releases_compare_other_sides_on_request(page: Page):
