@@ -28,7 +28,7 @@ SCHEDULING, as current engines do it, with flags where versions differ:
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Outcome = Literal["completed", "cancelled", "refused", "shed"]
 OUTCOMES: tuple[Outcome, ...] = ("completed", "cancelled", "refused", "shed")
@@ -120,8 +120,7 @@ class Job:
             raise ValueError("block hashes may not be negative")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(NamedTuple):
     """How a job ended; times in ps, None where that point was never reached.
 
     `scheduled_ps` is the start of the iteration that first ran it, `first_token_ps` the end of
@@ -141,8 +140,7 @@ class Finished:
     preemptions: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A replica's load as observed at `observed_ps`; `revision` rises with every change (SCH-2)."""
 
     observed_ps: int
