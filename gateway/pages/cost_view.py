@@ -13,7 +13,9 @@ from django.http import QueryDict
 
 from gateway.pages.charts import StackedBars, stacked_bars
 from gateway.pages.formatting import percent, units
+from gateway.pages.periods import asked, refused
 from gateway.pages.receipt_filters import NO_VALUE
+from gateway.reporting import AskProblem, read_costs
 from ledger.money import units_text
 from ledger.queries.costs import CostRow, CostSums, CostTable, Dimension, Drill
 from ledger.zones import to_local
@@ -63,16 +65,11 @@ class Line:
 
 
 def dimensions_of(query: QueryDict) -> tuple[Dimension, ...]:
-    """The one or two dimensions that the URL asks for; ValueError, naming it, for another."""
-    names = [query.get("by", "") or "tenant", query.get("then", "logical_model")]
-    chosen: list[Dimension] = []
-    for name in names:
-        known = next((each for each in GROUPINGS if each == name), None)
-        if known is None and name:
-            raise ValueError(f"can't group by {name[:40]!r}; there are {', '.join(GROUPINGS)}")
-        if known is not None and known not in chosen:
-            chosen.append(known)
-    return tuple(chosen)
+    """The dimensions that the URL asks for; ValueError, saying what there is, for others."""
+    found = read_costs(asked(query), 0)
+    if isinstance(found, AskProblem):
+        raise refused(found)
+    return found.dimensions
 
 
 def lines(table: CostTable) -> tuple[Line, ...]:
@@ -89,12 +86,16 @@ def lines(table: CostTable) -> tuple[Line, ...]:
 
 
 def drill_query(drill: Drill) -> str:
-    """The receipts page's query for the very receipts that a row sums."""
+    """The receipts page's query for the very receipts that a row sums.
+
+    "" where that page has no filter for a dimension, or would need several values of one.
+    """
     pairs = []
     for dimension, values in drill.values:
         name = _RECEIPT_FILTERS.get(dimension)
-        if name is not None and len(values) == 1:
-            pairs.append((name, values[0] or NO_VALUE))
+        if name is None or len(values) != 1:
+            return ""
+        pairs.append((name, values[0] or NO_VALUE))
     pairs += [("since", _minute(drill.period.start_us)), ("until", _minute(drill.period.end_us))]
     return urlencode(pairs)
 

@@ -4,19 +4,23 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
-from gateway.pages.cost_view import GROUPINGS, dimensions_of, drill_query, export, lines, picture
-from gateway.pages.periods import RANGES, ZONES, range_of
+from gateway.pages.cost_view import GROUPINGS, drill_query, export, lines, picture
+from gateway.pages.periods import RANGES, ZONES, asked, range_of, refused
 from gateway.pages.shell import clock, ledger, page
+from gateway.reporting import AskProblem, CostsAsk, read_costs
 from ledger.queries.costs import CostTable, Drill, costs
 
-PAGE_ROWS_LIMIT = 200  # of the page and its CSV; what is beyond stands in one row of its own
+
+def _read(request: HttpRequest, now_us: int) -> CostsAsk:
+    ask = read_costs(asked(request.GET), now_us)
+    if isinstance(ask, AskProblem):
+        raise refused(ask)
+    return ask
 
 
-def _table(request: HttpRequest) -> tuple[CostTable, dict[str, object]]:
-    asked = range_of(request.GET, clock.now_us())
-    dimensions = dimensions_of(request.GET)
-    table = costs(ledger(), asked.period, dimensions, zone=asked.zone, rows_limit=PAGE_ROWS_LIMIT)
-    return table, {"asked": asked, "by": dimensions}
+def _table(ask: CostsAsk) -> CostTable:
+    when = ask.when
+    return costs(ledger(), when.period, ask.dimensions, zone=when.zone, filters=ask.filters)
 
 
 @require_safe
@@ -24,21 +28,32 @@ def _table(request: HttpRequest) -> tuple[CostTable, dict[str, object]]:
 def index(request: HttpRequest) -> HttpResponse:
     context: dict[str, object] = {"groupings": GROUPINGS, "ranges": RANGES, "zones": ZONES}
     try:
-        table, asked = _table(request)
-        drill = drill_query(Drill(period=table.period, values=()))
-        context |= asked | {"table": table, "lines": lines(table), "drill": drill}
-        context |= {"picture": picture(table), "query": request.GET.urlencode()}
-        context["headings"] = [GROUPINGS[name] for name in table.dimensions]
+        now_us = clock.now_us()
+        context |= {"asked": range_of(request.GET, now_us)} | _shown(_read(request, now_us))
+        context["query"] = request.GET.urlencode()
     except ValueError as problem:
         context["problem"] = str(problem)
     return page(request, "costs", "_table.html", context)
+
+
+def _shown(ask: CostsAsk) -> dict[str, object]:
+    table = _table(ask)
+    return {
+        "by": ask.dimensions,
+        "filters": [(name, value) for name, values in ask.filters.items() for value in values],
+        "table": table,
+        "lines": lines(table),
+        "drill": drill_query(Drill(period=table.period, values=table.filters)),
+        "picture": picture(table),
+        "headings": [GROUPINGS.get(name, name) for name in table.dimensions],
+    }
 
 
 @require_safe
 @require_role("viewer")
 def as_csv(request: HttpRequest) -> HttpResponse:
     try:
-        found = export(_table(request)[0])
+        found = export(_table(_read(request, clock.now_us())))
     except ValueError as problem:
         return HttpResponse(f"No export: {problem}.\n", status=400, content_type="text/plain")
     response = HttpResponse(found.text, content_type="text/csv; charset=utf-8")

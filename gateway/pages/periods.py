@@ -1,21 +1,23 @@
-"""A page's time range and zone, from the URL: pure, but for the clock's value that it is handed."""
+"""A report page's time range and zone, read as the API reads them, with the text of its form."""
 
 from dataclasses import dataclass
-from datetime import date, timedelta, tzinfo
+from datetime import tzinfo
 
 from django.http import QueryDict
 
-from ledger.zones import Period, days, parse_zone, recent, to_local
+from gateway.reporting import DEFAULT_WITHIN, WITHIN_US, AskProblem, read_period
+from ledger.zones import Period, to_local
 
-RANGES = {
-    "1h": ("Last hour", 3_600_000_000),
-    "6h": ("Last 6 hours", 21_600_000_000),
-    "24h": ("Last 24 hours", 86_400_000_000),
-    "7d": ("Last 7 days", 7 * 86_400_000_000),
-    "30d": ("Last 30 days", 30 * 86_400_000_000),
+_NAMES = {
+    "1h": "Last hour",
+    "6h": "Last 6 hours",
+    "24h": "Last 24 hours",
+    "7d": "Last 7 days",
+    "30d": "Last 30 days",
+    "90d": "Last 90 days",
 }
+RANGES = {within: _NAMES.get(within, within) for within in WITHIN_US}
 ZONES = ("UTC", "+05:30", "Asia/Kolkata", "Asia/Shanghai", "Europe/Berlin", "America/New_York")
-TEXT_LIMIT_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,41 +38,31 @@ class Range:
         return f"{start:%d %b %Y %H:%M} to {end:%d %b %Y %H:%M}, {self.zone_name}"
 
 
-def range_of(query: QueryDict, now_us: int, default: str = "24h") -> Range:
+def asked(query: QueryDict) -> dict[str, list[str]]:
+    """The query as the API reads it: every value of each name, in order."""
+    return {name: [str(value) for value in values] for name, values in query.lists()}
+
+
+def refused(problem: AskProblem) -> ValueError:
+    """The problem as the sentence that a page shows."""
+    return ValueError(f"{problem.parameter}: {problem.detail}")
+
+
+def range_of(query: QueryDict, now_us: int) -> Range:
     """The range of `within`, or of `first` and `last` (local days, both included), and `zone`.
 
-    ValueError, saying which part and what can be written, for what can't be read.
+    ValueError, naming the part and what can be written, for what can't be read.
     """
-    zone_name = query.get("zone", "") or "UTC"
-    zone = parse_zone(zone_name)
+    found = read_period(asked(query), now_us)
+    if isinstance(found, AskProblem):
+        raise refused(found)
     first_day, last_day = query.get("first", ""), query.get("last", "")
-    within = query.get("within", "") or ("" if first_day or last_day else default)
-    if first_day or last_day:
-        within = ""
-        first = _day(first_day or last_day, "first")
-        last = _day(last_day or first_day, "last")
-        if last < first:
-            raise ValueError(f"the last day, {last}, is before the first, {first}")
-        period = days(first, last, zone)
-    elif within in RANGES:
-        period = recent(now_us, RANGES[within][1])
-    else:
-        raise ValueError(f"no range {within[:TEXT_LIMIT_CHARS]!r}; there are {', '.join(RANGES)}")
+    by_days = bool(first_day or last_day)
     return Range(
-        within=within,
+        within="" if by_days else query.get("within", "") or DEFAULT_WITHIN,
         first_day=first_day,
         last_day=last_day,
-        zone_name=zone_name,
-        zone=zone,
-        period=period,
+        zone_name=found.zone_name,
+        zone=found.zone,
+        period=found.period,
     )
-
-
-def _day(text: str, name: str) -> date:
-    try:
-        day = date.fromisoformat(text[:TEXT_LIMIT_CHARS])
-    except ValueError as problem:
-        raise ValueError(f"{name} is no day; write it as 2026-01-31") from problem
-    if not date(1970, 1, 2) <= day <= date(9999, 1, 1) - timedelta(days=2):
-        raise ValueError(f"{name} is out of reach: {day}")
-    return day

@@ -110,12 +110,12 @@ def test_text_that_a_spreadsheet_would_run_gets_an_apostrophe():
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("by=moon", "can't group by 'moon'"),
-        ("zone=Mars/Base", "is no time zone"),
-        ("within=3y", "no range '3y'"),
-        ("first=2026-02-31", "first is no day; write it as 2026-01-31"),
-        ("first=2026-02-03&last=2026-02-01", "is before the first"),
-        ("by=hour&then=day", "choose one of hour, day and month"),
+        ("by=moon", "by: there are tenant, key"),
+        ("zone=Mars/Base", "zone: write UTC"),
+        ("within=3y", "within: write one of 1h"),
+        ("first=2026-02-31", "first: write a day such as"),
+        ("first=2026-02-03&last=2026-02-01", "first: days run forward"),
+        ("by=hour&then=day", "by: choose one of hour, day and month"),
     ],
 )
 def test_a_question_that_cant_be_asked_is_said_on_page_and_in_the_export(
@@ -201,3 +201,26 @@ def test_the_mean_passes_and_the_interactive_tail_alerts(ledger_path: Path, view
     batch = body[body.index('id="batch-queue"') :].split("</section>")[0]
     assert "ALERT" not in batch
     assert "0 of 40" in batch
+
+
+def test_a_filter_of_the_url_narrows_page_and_export_and_stays_in_the_form(
+    now_us: int, viewer: Client, reader
+):
+    query = "by=route&then=&tenant=borealis"
+    body = viewer.get(f"/costs?{query}").content.decode()
+    assert '<input name="tenant" value="borealis">' in body
+    total = rows_of(viewer.get(f"/costs.csv?{query}"))[-1]
+    spent = reader.execute(
+        "SELECT sum(cost_total_pico), count(*) FROM receipt WHERE tenant_id = 'borealis'"
+    ).fetchone()
+    assert (parse_units(total["cost_units"]), int(total["requests"])) == tuple(spent)
+    link = re.search(r'href="/receipts\?([^"]+)" aria-label="All receipts of the range"', body)
+    assert link is not None
+    assert link[1].startswith("tenant=borealis&amp;since=")
+
+
+def test_what_the_receipts_page_cant_filter_by_has_no_drill_link(now_us: int, viewer: Client):
+    body = viewer.get("/costs?by=key&then=").content.decode()
+    assert "Receipts of" not in body
+    body = viewer.get("/costs?by=route&then=&tenant=acme&tenant=borealis").content.decode()
+    assert "Receipts of" not in body
