@@ -119,13 +119,19 @@ def test_ctrl_c_in_the_middle_of_a_run_leaves_no_file_behind(tmp_path):
         env={**os.environ, "WEIGHBRIDGE_VAR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=terminal,
+        # Where the tests run in the background SIGINT is ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     os.close(terminal)
-    shown = os.read(screen, 1_000)
-    while b"%" not in shown:  # the bar: the run has begun
-        shown += os.read(screen, 1_000)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
+    try:
+        shown = os.read(screen, 1_000)
+        while b"%" not in shown:  # the bar: the run has begun
+            shown += os.read(screen, 1_000)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
     try:
         while more := os.read(screen, 1_000):
             shown += more
