@@ -1,15 +1,15 @@
 """A release comparison made ready to be read. Pure: the comparison in, text and pictures out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from django.http import QueryDict
-
 from gateway.pages.charts import Distribution, Plot, ecdf
 from gateway.pages.formatting import NONE, milliseconds, percent, thousands, units
+from gateway.reporting import ReleasesAsk
 from ledger.distributions import Latency, Metric
 from ledger.queries.releases import Comparison, Offered, Side
+from ledger.records import ModelIdentity
 from ledger.releases import (
     TAIL_BASELINE_MINIMUM,
     TAIL_CANARY_MINIMUM,
@@ -26,48 +26,57 @@ METRIC_NAMES: dict[Metric, str] = {
 _VERDICT_CHIPS = {"PASS": "ok", "FAIL": "alert", "INCONCLUSIVE": "no_data"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """What is compared: the model, both sides, the priority ("" for all)."""
+def shared_model(ask: ReleasesAsk, offered: Sequence[Offered]) -> str | None:
+    """The logical model that both named sides had traffic of; None where not both are named.
 
-    logical_model: str
-    baseline: Side
-    candidate: Side
-    priority: str
-
-
-def choose(query: QueryDict, offered: Sequence[Offered]) -> Chosen | None:
-    """The sides that the URL names, else a release's arms, else two identities; None if too few.
-
-    ValueError where the URL names sides that had no traffic, or that share no logical model.
+    ValueError, naming them, where there is none.
     """
-    names = (query.get("baseline", ""), query.get("candidate", ""))
-    models: dict[str, list[Side]] = {}
-    for one in offered:
-        models.setdefault(one.logical_model, []).append(one.side)
-    priority = query.get("priority", "")
-    if any(names):
-        for model, sides in models.items():
-            found = [next((side for side in sides if side.label == name), None) for name in names]
-            if found[0] is not None and found[1] is not None:
-                return Chosen(
-                    logical_model=model, baseline=found[0], candidate=found[1], priority=priority
-                )
-        said = " and ".join(name[:80] or "nothing" for name in names)
-        raise ValueError(f"{said} have no traffic of one logical model in this range")
-    for arms_only in (True, False):
-        for model, sides in models.items():
-            usable = [side for side in sides if bool(side.arm) == arms_only]
-            if arms_only and usable:
-                usable = [side for side in usable if side.release_id == usable[0].release_id]
-            if len(usable) > 1:
-                return Chosen(
-                    logical_model=model,
-                    baseline=usable[0],
-                    candidate=usable[1],
-                    priority=priority,
-                )
-    return None
+    if ask.baseline is None or ask.candidate is None:
+        return ask.logical_model
+    of_side = [
+        {one.logical_model for one in offered if one.side == side}
+        for side in (ask.baseline, ask.candidate)
+    ]
+    shared = sorted(of_side[0] & of_side[1])
+    if not shared:
+        raise ValueError(
+            f"{ask.baseline.label[:80]} and {ask.candidate.label[:80]} have no traffic of one "
+            "logical model in this range"
+        )
+    return ask.logical_model if ask.logical_model in shared else shared[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A side that can be chosen: its value in the URL, and what it is in words."""
+
+    value: str
+    text: str
+
+
+def choices(offered: Sequence[Offered], identities: Sequence[ModelIdentity]) -> tuple[Choice, ...]:
+    """Every side with traffic, as the selects offer it."""
+    known = {one.identity_id: one for one in identities}
+    return tuple(
+        Choice(
+            value=one.side.label,
+            text=f"{described(one.side, known)} ({one.logical_model}, {one.receipts:,})",
+        )
+        for one in offered
+    )
+
+
+def described(side: Side, known: Mapping[str, ModelIdentity]) -> str:
+    """A side in words: an identity by its weights and how they are served, an arm by its name."""
+    identity = known.get(side.identity_id)
+    if identity is None:
+        return side.label
+    parts = (
+        identity.weights_revision,
+        identity.quantization,
+        identity.serving_config_revision,
+    )
+    return ", ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

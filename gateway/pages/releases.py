@@ -4,17 +4,22 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
-from gateway.pages.periods import RANGES, ZONES, range_of
+from gateway.pages.periods import RANGES, ZONES, asked, range_of, refused
 from gateway.pages.release_view import (
-    choose,
+    choices,
     completion_words,
+    described,
     facts,
     metric_cards,
+    shared_model,
     verdict_chip,
 )
 from gateway.pages.shell import clock, ledger, page
 from gateway.policy.values import PRIORITIES
-from ledger.queries.releases import Comparison, compare, sides
+from gateway.reporting import AskProblem, read_releases
+from ledger.queries.configuration import identities
+from ledger.queries.releases import Comparison, compare_busiest, sides
+from ledger.records import ModelIdentity
 
 
 @require_safe
@@ -22,29 +27,42 @@ from ledger.queries.releases import Comparison, compare, sides
 def index(request: HttpRequest) -> HttpResponse:
     context: dict[str, object] = {"ranges": RANGES, "zones": ZONES, "priorities": PRIORITIES}
     try:
-        asked = range_of(request.GET, clock.now_us())
-        offered = sides(ledger(), asked.period)
-        context |= {"asked": asked, "offered": offered}
-        chosen = choose(request.GET, offered)
-        if chosen is not None:
-            context |= {"chosen": chosen} | _shown(
-                compare(
-                    ledger(),
-                    asked.period,
-                    logical_model=chosen.logical_model,
-                    baseline=chosen.baseline,
-                    candidate=chosen.candidate,
-                    priority=chosen.priority,
-                )
-            )
+        context |= _asked(request)
     except ValueError as problem:
         context["problem"] = str(problem)
     return page(request, "releases", "_comparison.html", context)
 
 
-def _shown(found: Comparison) -> dict[str, object]:
+def _asked(request: HttpRequest) -> dict[str, object]:
+    """The sides on offer and the comparison of those named, or of the busiest as in the API."""
+    now_us, connection = clock.now_us(), ledger()
+    ask = read_releases(asked(request.GET), now_us)
+    if isinstance(ask, AskProblem):
+        raise refused(ask)
+    period, offered = ask.when.period, sides(connection, ask.when.period)
+    known = identities(connection)
+    found = compare_busiest(
+        connection,
+        period,
+        logical_model=shared_model(ask, offered),
+        baseline=ask.baseline,
+        candidate=ask.candidate,
+        priority=ask.priority,
+    )
+    comparable = found is not None and found.baseline.side != found.candidate.side
+    return {
+        "asked": range_of(request.GET, now_us),
+        "choices": choices(offered, known),
+        **(_shown(found, known) if found is not None and comparable else {}),
+    }
+
+
+def _shown(found: Comparison, known: list[ModelIdentity]) -> dict[str, object]:
+    by_id = {one.identity_id: one for one in known}
     return {
         "found": found,
+        "baseline_is": described(found.baseline.side, by_id),
+        "candidate_is": described(found.candidate.side, by_id),
         "facts": facts(found),
         "metrics": metric_cards(found),
         "completion": completion_words(found.completion),

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import axe_source
-from tests.sample_console import Console
+from tests.sample_console import RELEASE, Console
 from tests.screenshots import log_in
 
 pytestmark = pytest.mark.browser
@@ -138,14 +138,17 @@ def test_an_objective_leads_from_the_table_to_its_windows(page: Page):
 def test_releases_compare_other_sides_on_request(page: Page):
     page.goto("/releases")
     expect(page.get_by_role("heading", name="Time to first token")).to_be_visible()
-    page.get_by_role("combobox", name="Candidate", exact=True).select_option("mid_b04e")
+    baseline, canary = f"{RELEASE}/baseline", f"{RELEASE}/canary"
+    page.get_by_role("combobox", name="Candidate", exact=True).select_option(canary)
     if runs_scripts(page):
-        page.wait_for_url("**candidate=mid_b04e**")
-    page.get_by_role("combobox", name="Baseline", exact=True).select_option("mid_7c1f")
+        page.wait_for_url("**canary**")
+    page.get_by_role("combobox", name="Baseline", exact=True).select_option(baseline)
     if not runs_scripts(page):
         page.get_by_role("button", name="Compare").click()
-    page.wait_for_url("**baseline=mid_7c1f**")
-    expect(page.locator("thead .unit").first).to_have_text("mid_7c1f")
+    page.wait_for_url("**baseline=rel-**")
+    expect(page.locator("thead .unit").first).to_have_text(baseline)
+    page.reload()
+    expect(page.locator("thead .unit").nth(1)).to_have_text(canary)
 
 
 def test_the_theme_switch_works_and_stays(page: Page):

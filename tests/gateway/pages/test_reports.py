@@ -6,7 +6,7 @@ import io
 import re
 from datetime import UTC
 from pathlib import Path
-from urllib.parse import parse_qs, urlparse
+from urllib.parse import parse_qs, urlencode, urlparse
 
 import pytest
 from django.http import QueryDict
@@ -149,8 +149,15 @@ def test_the_slo_page_shows_windows_with_their_counts(now_us: int, viewer: Clien
     assert "14.40" in said
 
 
-def test_the_release_page_compares_the_arms_of_the_release(now_us: int, viewer: Client):
+def test_the_release_page_begins_with_the_busiest_identities(now_us: int, viewer: Client):
     said = text_of(viewer.get("/releases"))
+    assert "Baseline mid_7c1f fast-v2-weights, bf16, s-1" in said
+    assert "Candidate mid_b04e fast-v3-weights, fp8, s-1" in said
+
+
+def test_the_arms_of_a_release_can_be_compared(now_us: int, viewer: Client):
+    query = urlencode({"baseline": f"{RELEASE}/baseline", "candidate": f"{RELEASE}/canary"})
+    said = text_of(viewer.get(f"/releases?{query}"))
     assert f"Baseline {RELEASE}/baseline" in said
     assert f"Candidate {RELEASE}/canary" in said
     assert "p99" in said
