@@ -1,29 +1,122 @@
-"""Whether an answer is valid under the JSON schema that its caller asked for (DLV-4)."""
+"""The JSON schema that a caller asked its answer to fit: accepted, inlined, judged by (DLV-4).
+
+Judging runs on the event loop, so what could make it slow or endless is refused before admission:
+references that leave the schema or come back to themselves, regular expressions (they backtrack),
+and whatever is over a named limit. What is left costs at most its own size times the answer's.
+"""
 
 from typing import Any
 
 import jsonschema
 import orjson
 
+SCHEMA_LIMIT_BYTES = 65_536
+NODES_LIMIT = 2_000  # subschemas, after references are inlined
+DEPTH_LIMIT = 24
+LEAST_LIMIT = 1_000  # of minLength, minItems and minProperties
+
+_REFUSED = ("pattern", "patternProperties", "$dynamicRef", "$recursiveRef", "$anchor", "$id")
+_LEAST = ("minLength", "minItems", "minProperties")
+_NAMED = ("properties", "dependentSchemas")
+_ONE = (
+    "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
+    "unevaluatedItems", "unevaluatedProperties", "additionalItems",
+)  # fmt: skip
+_SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems", "items")
+
 
 class BadSchema(ValueError):
-    """The caller's schema is no JSON schema; the message names the place, never a value of it."""
+    """The schema can't be judged by; the message names the keyword, never a value of it."""
 
 
-def check_schema(schema: dict[str, Any]) -> None:
-    """Raise BadSchema where answers could not be validated against it."""
+def accepted_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with every reference replaced by what it names.
+
+    Raises BadSchema where answers could not be judged by it, or not within the limits.
+    """
+    if len(orjson.dumps(schema)) > SCHEMA_LIMIT_BYTES:
+        raise BadSchema(f"the JSON schema has more than {SCHEMA_LIMIT_BYTES} bytes")
+    inlined: dict[str, Any] = _Inliner(schema).inline(schema, 0, ())
     try:
-        jsonschema.validators.validator_for(schema).check_schema(schema)
+        jsonschema.validators.validator_for(inlined).check_schema(inlined)
     except jsonschema.SchemaError as error:
         place = "/".join(str(part) for part in error.absolute_path) or "its root"
         raise BadSchema(f"the JSON schema is not valid at {place}") from None
+    return inlined
 
 
 def matches_schema(text: str, schema: dict[str, Any]) -> bool:
-    """Return whether `text` is JSON and valid under the schema; references leave no process."""
+    """Return whether `text` is JSON and valid under an accepted schema.
+
+    A value that can't be judged (a number out of any range) is not valid.
+    """
     try:
         value = orjson.loads(text)
         jsonschema.validators.validator_for(schema)(schema).validate(value)
-    except (orjson.JSONDecodeError, jsonschema.ValidationError):
+    except (orjson.JSONDecodeError, jsonschema.ValidationError, ArithmeticError, RecursionError):
         return False
     return True
+
+
+class _Inliner:
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._nodes = 0
+
+    def inline(self, schema: Any, depth: int, inside: tuple[str, ...]) -> Any:
+        """Return a subschema without references; `inside` are the references that led to it."""
+        self._nodes += 1
+        if self._nodes > NODES_LIMIT or depth > DEPTH_LIMIT:
+            raise BadSchema(
+                f"the JSON schema has more than {NODES_LIMIT} parts or {DEPTH_LIMIT} levels"
+            )
+        if not isinstance(schema, dict):
+            return schema
+        for keyword in _REFUSED:
+            if keyword in schema:
+                raise BadSchema(f"the JSON schema uses {keyword}, which is not supported")
+        for keyword in _LEAST:
+            least = schema.get(keyword, 0)
+            if isinstance(least, int | float) and least > LEAST_LIMIT:
+                raise BadSchema(f"the JSON schema's {keyword} is above {LEAST_LIMIT}")
+        if "$ref" in schema:
+            return self._referred(schema, depth, inside)
+        made = {}
+        for keyword, value in schema.items():
+            if keyword in ("$defs", "definitions"):
+                continue  # only references need them, and those are inlined
+            if keyword in _NAMED and isinstance(value, dict):
+                made[keyword] = {n: self.inline(v, depth + 1, inside) for n, v in value.items()}
+            elif keyword in _SEVERAL and isinstance(value, list):
+                made[keyword] = [self.inline(each, depth + 1, inside) for each in value]
+            elif keyword in _ONE:
+                made[keyword] = self.inline(value, depth + 1, inside)
+            else:
+                made[keyword] = value
+        return made
+
+    def _referred(self, schema: dict[str, Any], depth: int, inside: tuple[str, ...]) -> Any:
+        reference = schema["$ref"]
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            raise BadSchema("the JSON schema has a $ref that leaves it")
+        if reference in inside:
+            raise BadSchema("the JSON schema has a $ref that comes back to itself")
+        target = self.inline(self._resolved(reference), depth + 1, (*inside, reference))
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        beside.pop("$defs", None)
+        beside.pop("definitions", None)
+        if not beside:
+            return target
+        return {"allOf": [target, self.inline(beside, depth + 1, inside)]}
+
+    def _resolved(self, reference: str) -> Any:
+        found: Any = self._root
+        for part in reference[1:].split("/")[1:]:
+            name = part.replace("~1", "/").replace("~0", "~")
+            if isinstance(found, dict) and name in found:
+                found = found[name]
+            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            else:
+                raise BadSchema("the JSON schema has a $ref to a place that it hasn't")
+        return found

@@ -13,12 +13,11 @@ import orjson
 
 from gateway.api.budget import TOKENS_LIMIT
 from gateway.api.problems import Problem, invalid
-from gateway.schemas import BadSchema, check_schema
+from gateway.schemas import BadSchema, accepted_schema
 from gateway.submission import Message
 
 MESSAGES_LIMIT = 2_048
 TOOLS_LIMIT = 128
-SCHEMA_LIMIT_BYTES = 65_536
 METADATA_LIMIT = 64
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
@@ -279,10 +278,8 @@ def _schema(given: _ResponseFormat | None) -> dict[str, Any] | Problem | None:
     if given.json_schema is None or given.json_schema.schema is None:
         return invalid(f"{place} is missing.", place)
     try:
-        size_bytes = len(msgspec.json.encode(given.json_schema.schema))
-        if size_bytes > SCHEMA_LIMIT_BYTES:
-            return invalid(f"{place} may have at most {SCHEMA_LIMIT_BYTES} bytes.", place)
-        check_schema(given.json_schema.schema)
-    except (BadSchema, RecursionError):
-        return invalid(f"{place} isn't a JSON schema.", place)
-    return given.json_schema.schema
+        return accepted_schema(given.json_schema.schema)
+    except BadSchema as bad:
+        return invalid(f"{place} can't be used: {bad}.", place)
+    except (RecursionError, TypeError):  # orjson's for what it can't write
+        return invalid(f"{place} can't be used: it is nested too deep or holds no JSON.", place)

@@ -136,7 +136,7 @@ class SimulatedAttempt:
     def _prepared(self) -> list[str]:
         call = self._call
         if call.schema is not None:
-            return json_pieces(self._seed, call.schema)
+            return json_pieces(self._seed, call.schema, call.max_output_tokens)
         # One piece beyond the cap tells an answer that was cut off from one that stopped there.
         beyond = call.max_output_tokens + 1
         wanted = beyond if call.ignore_eos else min(beyond, natural_length(self._seed))
