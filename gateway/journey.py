@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 CLOSING_RETRY_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 """How long an end that is known waits for a ledger that can't be written; then it stays open and
 becomes unknown at the next start."""
+TRIES_BEFORE_TELLING = 4
+"""After so many tries (1.6 s) the caller is told that its receipt is pending, and not kept on."""
 CANCEL_SECONDS = 30.0
 """How long a backend may take to acknowledge a cancel; after it the attempt's end is unknown."""
 
@@ -296,7 +298,7 @@ class Journey:
             replace(outcome, timings=timings),
             self._clock.now_us(),
         )
-        appended = await self._commit_patiently(rows)
+        appended = await self._commit_patiently(run, rows)
         if isinstance(outcome, Unknown):
             self._leave_unknown(run)
         elif weighed.hold is not None:
@@ -312,11 +314,14 @@ class Journey:
             bound_us = weighed.decided_at_us + deadline_us + UNKNOWN_BOUND_US
             self.desk.book.leave_unknown(weighed.hold, bound_us)
 
-    async def _commit_patiently(self, rows: tuple[Record, ...]) -> tuple[Appended, ...]:
-        for delay in CLOSING_RETRY_SECONDS:
+    async def _commit_patiently(self, run: Run, rows: tuple[Record, ...]) -> tuple[Appended, ...]:
+        """Try until the ledger takes the rows; the caller is told early that its end is pending."""
+        for tries, delay in enumerate(CLOSING_RETRY_SECONDS, start=1):
             try:
                 return await self._store.commit(rows)
             except LedgerUnavailable:
+                if tries == TRIES_BEFORE_TELLING:
+                    run.pieces.append(LedgerUnavailable("the end could not be recorded yet"))
                 await asyncio.sleep(delay)
         return await self._store.commit(rows)
 

@@ -12,6 +12,9 @@ from django.core.exceptions import ImproperlyConfigured
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
+# What the process writes holds money, keys' hashes and logins: readable by its owner alone.
+os.umask(0o077)
+
 
 def _flag(name: str, default: bool) -> bool:
     value = os.environ.get(name, "1" if default else "0").strip().lower()
