@@ -62,7 +62,7 @@ class Command(BaseCommand):
         self.stdout.write(f"API key    {'(all reports)':<14}{shown['reports_key']}")
         operator = shown["operator"]
         self.stdout.write(f"operator   {operator['username']}   {operator['password']}")
-        self.stdout.write(f"(also in {card.name}, beside the ledger's folder)")
+        self.stdout.write(f"(also in {card})")
 
     def _make(self, ledger: Path, card: Path, base_url: str) -> None:
         ledger.parent.mkdir(parents=True, exist_ok=True)
