@@ -198,6 +198,24 @@ def test_an_end_that_cant_be_recorded_leaves_the_hold_as_an_unknowns(fleet, monk
         assert on.rows("SELECT count(*) FROM receipt") == [(0,)]
 
 
+def test_a_caller_is_told_early_that_its_end_cant_be_recorded_yet(fleet, monkeypatch):
+    monkeypatch.setattr(module, "CLOSING_RETRY_SECONDS", (0,) * module.TRIES_BEFORE_TELLING + (60,))
+
+    async def play(on):
+        run = await on.admitted(deadline_ms=10_000)
+        pieces = on.journey.deliver(run)
+        await anext(pieces)
+        await anext(pieces)
+        on.store.close()
+        on.provider.attempts[0].woken.set()
+        with pytest.raises(LedgerUnavailable):
+            await anext(pieces)
+        assert on.journey.in_flight() == 1  # the end is still being tried
+
+    with stage(fleet.ledger, ScriptedProvider(script=completing, waits_at=2)) as on:
+        asyncio.run(play(on))
+
+
 def test_draining_files_what_runs_as_unknown_where_it_does_not_end_by_itself(fleet):
     async def play(on):
         run = await on.admitted()
