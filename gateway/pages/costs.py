@@ -8,7 +8,10 @@ from gateway.pages.cost_view import GROUPINGS, drill_query, export, lines, pictu
 from gateway.pages.periods import RANGES, ZONES, asked, range_of, refused
 from gateway.pages.shell import clock, ledger, page
 from gateway.reporting import AskProblem, CostsAsk, read_costs
-from ledger.queries.costs import CostTable, Drill, costs
+from ledger.queries.costs import ROWS_LIMIT, CostTable, Drill, costs
+
+PAGE_ROWS_LIMIT = 100
+"""More is for the export, which is whole: on the page the others are summed in one row."""
 
 
 def _read(request: HttpRequest, now_us: int) -> CostsAsk:
@@ -18,9 +21,12 @@ def _read(request: HttpRequest, now_us: int) -> CostsAsk:
     return ask
 
 
-def _table(ask: CostsAsk) -> CostTable:
+def _table(ask: CostsAsk, rows_limit: int = ROWS_LIMIT) -> CostTable:
     when = ask.when
-    return costs(ledger(), when.period, ask.dimensions, zone=when.zone, filters=ask.filters)
+    return costs(
+        ledger(), when.period, ask.dimensions, zone=when.zone, filters=ask.filters,
+        rows_limit=rows_limit,
+    )  # fmt: skip
 
 
 @require_safe
@@ -37,7 +43,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def _shown(ask: CostsAsk) -> dict[str, object]:
-    table = _table(ask)
+    table = _table(ask, PAGE_ROWS_LIMIT)
     return {
         "by": ask.dimensions,
         "filters": [(name, value) for name, values in ask.filters.items() for value in values],
