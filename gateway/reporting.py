@@ -4,11 +4,13 @@ Pure: a query's values and the time in, an ask or a problem that names its param
 string of a page, given to the API, is the same question. Problems never quote what was sent.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, tzinfo
-from typing import Final
+from typing import Final, get_args
 
+from gateway.policy.values import PRIORITIES, EndState
 from ledger.queries.costs import (
     DIMENSIONS,
     DIMENSIONS_LIMIT,
@@ -34,7 +36,15 @@ DEFAULT_WITHIN = "24h"
 DEFAULT_BY, DEFAULT_THEN = "tenant", "logical_model"
 DAYS_FROM, DAYS_TO = date(1980, 1, 1), date(2200, 1, 1)
 VALUE_LIMIT_CHARS = 200
+NAME_LIMIT_CHARS = 40
+PERIOD_PARAMETERS = ("within", "first", "last", "zone")
+RELEASES_PARAMETERS = ("model", "baseline", "candidate", "priority", *PERIOD_PARAMETERS)
 FILTERS: tuple[Dimension, ...] = tuple(name for name in DIMENSIONS if name not in TIME_DIMENSIONS)
+
+
+COSTS_PARAMETERS = ("by", "then", *FILTERS, *PERIOD_PARAMETERS)
+_CLOSED: Mapping[str, Sequence[str]] = {"priority": PRIORITIES, "status": get_args(EndState)}
+_PLUS_LOST = re.compile(r" ([0-9]{2}:?[0-9]{2})")  # "+05:30" as a query reads it unescaped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +82,28 @@ class ReleasesAsk:
     priority: str  # "": all
 
 
+def unknown_parameter(query: Iterable[str], known: Sequence[str]) -> AskProblem | None:
+    """The first parameter of a query that is none of `known`: it would be dropped in silence.
+
+    It is named if it looks like a name, which a value in the wrong place doesn't.
+    """
+    for name in query:
+        if name not in known:
+            plain = name.isascii() and name.isidentifier() and len(name) <= NAME_LIMIT_CHARS
+            detail = f"there are {', '.join(known)}" if known else "this takes no parameters"
+            return AskProblem(
+                parameter=name if plain else "query", detail=f"no such parameter; {detail}"
+            )
+    return None
+
+
 def read_period(query: Query, now_us: int) -> PeriodAsk | AskProblem:
     """The period of `zone`, and of `within`, or of `first` and `last` (local days, inclusive).
 
     By default the last 24 hours, in UTC; they end with the quarter hour that `now_us` lies in. Of
     `first` and `last` one alone stands for both.
     """
-    zone_name = _one(query, "zone") or "UTC"
+    zone_name = _PLUS_LOST.sub(r"+\1", (query.get("zone") or ("",))[-1]).strip() or "UTC"
     try:
         zone = parse_zone(zone_name)
     except ValueError:
@@ -113,7 +138,7 @@ def read_costs(query: Query, now_us: int) -> CostsAsk | AskProblem:
 
     By default by tenant, then by logical model; an empty `then` takes one dimension alone.
     """
-    when = read_period(query, now_us)
+    when = unknown_parameter(query, COSTS_PARAMETERS) or read_period(query, now_us)
     if isinstance(when, AskProblem):
         return when
     named = [name for text in query.get("by", ()) for name in text.split(",") if name]
@@ -140,6 +165,8 @@ def read_costs(query: Query, now_us: int) -> CostsAsk | AskProblem:
         if len(values) > FILTER_VALUES_LIMIT or any(len(v) > VALUE_LIMIT_CHARS for v in values):
             detail = f"at most {FILTER_VALUES_LIMIT} values of {VALUE_LIMIT_CHARS} characters"
             return AskProblem(parameter=name, detail=detail)
+        if values and name in _CLOSED and not set(values) <= set(_CLOSED[name]):
+            return AskProblem(parameter=name, detail=f"there are {', '.join(_CLOSED[name])}")
         if values:
             filters[name] = values
     return CostsAsk(when=when, dimensions=dimensions, filters=filters)
@@ -147,9 +174,12 @@ def read_costs(query: Query, now_us: int) -> CostsAsk | AskProblem:
 
 def read_releases(query: Query, now_us: int) -> ReleasesAsk | AskProblem:
     """The comparison asked for: `model`, `baseline`, `candidate` (identity, or release/arm)."""
-    when = read_period(query, now_us)
+    when = unknown_parameter(query, RELEASES_PARAMETERS) or read_period(query, now_us)
     if isinstance(when, AskProblem):
         return when
+    priority = _one(query, "priority")
+    if priority not in ("", *PRIORITIES):
+        return AskProblem(parameter="priority", detail=f"there are {', '.join(PRIORITIES)}")
     found: dict[str, Side | None] = {}
     for name in ("baseline", "candidate"):
         side = read_side(_one(query, name))
@@ -161,7 +191,7 @@ def read_releases(query: Query, now_us: int) -> ReleasesAsk | AskProblem:
         logical_model=_one(query, "model") or None,
         baseline=found["baseline"],
         candidate=found["candidate"],
-        priority=_one(query, "priority"),
+        priority=priority,
     )
 
 

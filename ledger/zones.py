@@ -20,6 +20,9 @@ PERIOD_LIMIT_DAYS = 3_660
 BUCKETS_LIMIT = 800  # a month of hours, two years of days
 ZONE_NAME_LIMIT = 64
 
+# Names of the zone database that stand for another zone on another host, or count leap seconds.
+_HOST_ZONES = frozenset({"localtime", "posixrules", "factory", "posix", "right"})
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OFFSET = re.compile(r"([+-])([01][0-9]|2[0-3]):?([0-5][0-9])")
 _MICROSECOND = timedelta(microseconds=1)
@@ -63,7 +66,9 @@ def parse_zone(name: str) -> tzinfo:
             minutes = int(offset[2]) * 60 + int(offset[3])
             if minutes % 15 == 0:
                 return timezone(timedelta(minutes=minutes if offset[1] == "+" else -minutes))
-        elif re.fullmatch(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", name):
+        elif name.split("/")[0].lower() not in _HOST_ZONES and re.fullmatch(
+            r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", name
+        ):
             try:
                 return ZoneInfo(name)
             except (ZoneInfoNotFoundError, OSError, ValueError):

@@ -11,6 +11,7 @@ from gateway.api.auth import SCOPE_INFERENCE, SCOPE_RECEIPTS, SCOPE_REPORTS
 from gateway.api.errors import Failure
 from gateway.api.health import Health
 from gateway.api.http import (
+    QUERY_FIELDS_LIMIT,
     BodyTooLarge,
     BodyTooSlow,
     ClientGone,
@@ -21,11 +22,13 @@ from gateway.api.http import (
     Scope,
     Send,
     Table,
+    UnreadableQuery,
     allowed_methods,
 )
 from gateway.api.native import Reports, Requests
 from gateway.api.openai import ChatCompletions, Models
 from gateway.api.ports import Ports
+from gateway.api.problems import invalid
 from gateway.api.replies import failed, failed_natively
 from gateway.api.sse import error_event
 from gateway.ids import RANDOM_BYTES, exchange_id
@@ -115,6 +118,9 @@ class Application:
             response = self._failed(
                 request, errors.of_http("BODY_TOO_SLOW", "The body didn't arrive in time.")
             )
+        except UnreadableQuery:
+            message = f"The query isn't UTF-8, or has more than {QUERY_FIELDS_LIMIT} fields."
+            response = self._failed(request, errors.of_problem(invalid(message)))
         except Exception as fault:
             response = await self._after_fault(request, name, fault)
         if response is not None:

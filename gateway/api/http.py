@@ -31,6 +31,10 @@ class ClientGone(Exception):
     """The client hung up before its request was whole; there is nobody to answer."""
 
 
+class UnreadableQuery(Exception):
+    """The query string is no text, or has more than QUERY_FIELDS_LIMIT fields."""
+
+
 class BodyTooLarge(Exception):
     """The body is over the limit; `hang_up` where the rest isn't worth reading."""
 
@@ -82,15 +86,16 @@ class Request:
         self._send = send
 
     def query(self) -> dict[str, list[str]]:
-        """Returns the query string parsed: name -> values in order; {} where it can't be read."""
+        """Returns the query string parsed: name -> values in order. Raises UnreadableQuery."""
         try:
             return parse_qs(
                 self.query_string.decode("ascii"),
                 keep_blank_values=True,
                 max_num_fields=QUERY_FIELDS_LIMIT,
+                errors="strict",
             )
         except ValueError:
-            return {}
+            raise UnreadableQuery from None
 
     async def body(self, limit_bytes: int) -> bytes:
         """Returns the whole body. Raises BodyTooLarge, BodyTooSlow or ClientGone."""

@@ -16,6 +16,7 @@ from gateway.api import errors
 from gateway.api.auth import SCOPE_REPORTS
 from gateway.api.errors import Failure
 from gateway.api.problems import invalid
+from gateway.release_asks import comparison_of
 from gateway.reporting import (
     AskProblem,
     CostsAsk,
@@ -24,12 +25,13 @@ from gateway.reporting import (
     iso,
     read_costs,
     read_releases,
+    unknown_parameter,
 )
 from gateway.submission import Caller
 from ledger.distributions import Latency
 from ledger.money import units_text
 from ledger.queries.costs import CostRow, CostSums, CostTable, costs
-from ledger.queries.releases import Comparison, SideReport, compare_busiest
+from ledger.queries.releases import Comparison, SideReport
 from ledger.queries.slo import SloReport, slo_reports
 from ledger.releases import RatioTest, TailTest
 from ledger.slo_burn import RuleStatus, WindowBurn
@@ -57,7 +59,12 @@ def answer(
     if path == "/api/v1/costs":
         found = costs_report(query, caller, connection, now_us)
     elif path == "/api/v1/slo":
-        found = slo_body(slo_reports(connection, now_us))
+        unknown = unknown_parameter(query, ())
+        found = (
+            slo_body(slo_reports(connection, now_us))
+            if unknown is None
+            else _asked_wrongly(unknown)
+        )
     else:
         found = releases_report(query, connection, now_us)
     if isinstance(found, Failure):
@@ -86,14 +93,10 @@ def releases_report(query: Query, connection: sqlite3.Connection, now_us: int) -
     ask = read_releases(query, now_us)
     if isinstance(ask, AskProblem):
         return _asked_wrongly(ask)
-    comparison = compare_busiest(
-        connection,
-        ask.when.period,
-        logical_model=ask.logical_model,
-        baseline=ask.baseline,
-        candidate=ask.candidate,
-        priority=ask.priority,
-    )
+    compared = comparison_of(connection, ask)
+    if isinstance(compared, AskProblem):
+        return _asked_wrongly(compared)
+    comparison, _ = compared
     return {
         "period": _period(ask.when),
         "comparison": None if comparison is None else comparison_body(comparison),

@@ -22,14 +22,18 @@ from ledger.zones import to_local
 
 GROUPINGS: dict[Dimension, str] = {
     "tenant": "Tenant",
+    "key": "Key",
     "logical_model": "Logical model",
     "identity": "Model identity",
     "route": "Route",
     "priority": "Priority",
     "path": "User path",
+    "task_type": "Task type",
+    "release": "Release",
     "arm": "Release arm",
     "status": "Status",
     "reason": "Reason",
+    "degraded": "Degraded",
     "hour": "Hour",
     "day": "Day",
     "month": "Month",

@@ -8,6 +8,7 @@ from django.http import QueryDict
 
 from gateway.policy.reasons import REASONS
 from gateway.policy.values import PRIORITIES
+from gateway.reporting import unknown_parameter
 from ledger.queries.receipts import (
     REQUEST_ID_LIMIT_CHARS,
     Cursor,
@@ -25,7 +26,7 @@ WITHIN: Final = {
 }
 TIME_FORMATS = ("%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S")
 VALUE_LIMIT_CHARS = 200
-CURSOR_LIMIT_CHARS = 40
+INT64_MAX = 2**63 - 1  # a larger number can't be given to SQLite
 NO_VALUE = "-"  # in the URL: receipts that have none, such as no route
 
 
@@ -85,6 +86,16 @@ class FilterForm(forms.Form):
         names = ("identity", "path", "release", "arm")
         return [(name, self.data[name]) for name in names if self.data.get(name)]
 
+    def check_names(self) -> None:
+        """ValueError, naming it, for a parameter of the URL that is no filter here."""
+        unknown = unknown_parameter(self.data, (*self.fields, "older", "newer"))
+        if unknown is not None:
+            raise ValueError(f"{unknown.parameter}: {unknown.detail}.")
+
+    def said_of_fields(self) -> str:
+        """What is wrong with the fields of a form that isn't valid."""
+        return " ".join(f"{name}: {text}" for name, texts in self.errors.items() for text in texts)
+
     def wanted(self, now_us: int) -> ReceiptFilter:
         """The filter of a valid form; `within` counts back from now, exact times win over it."""
         given = self.cleaned_data
@@ -128,15 +139,24 @@ def cursor_of(query: QueryDict) -> Cursor | None:
     for towards in ("older", "newer"):
         text = query.get(towards)
         if text is not None:
-            accepted, _, seq = text[:CURSOR_LIMIT_CHARS].partition(".")
-            if not (accepted.isascii() and accepted.isdigit() and seq.isascii() and seq.isdigit()):
+            accepted, _, seq = text.partition(".")
+            accepted_at_us, number = _int64(accepted), _int64(seq)
+            if accepted_at_us is None or number is None:
                 raise ValueError(f"{towards} is no place in the list; start from the newest page")
             return Cursor(
-                accepted_at_us=int(accepted),
-                seq=int(seq),
+                accepted_at_us=accepted_at_us,
+                seq=number,
                 towards="older" if towards == "older" else "newer",
             )
     return None
+
+
+def _int64(text: str) -> int | None:
+    """A whole number from 0 on that SQLite can take; None for any other text."""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(INT64_MAX))):
+        return None
+    number = int(text)
+    return number if number <= INT64_MAX else None
 
 
 def page_query(query: QueryDict, cursor: Cursor | None) -> str:

@@ -16,8 +16,11 @@ def index(request: HttpRequest) -> HttpResponse:
     form = FilterForm(request.GET, filter_options(connection))
     context: dict[str, object] = {"form": form, "narrowed": page_query(request.GET, None)}
     try:
+        form.check_names()
         cursor = cursor_of(request.GET)
-        if form.is_valid():
+        if not form.is_valid():
+            context["problem"] = form.said_of_fields()
+        else:
             found = receipt_page(connection, form.wanted(clock.now_us()), cursor)
             context |= {"found": found, "at_newest": cursor is None}
             context["older"] = found.older and page_query(request.GET, found.older)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from gateway.pages.charts import Distribution, Plot, ecdf
 from gateway.pages.formatting import NONE, milliseconds, percent, thousands, units
-from gateway.reporting import ReleasesAsk
+from gateway.release_asks import merged
 from ledger.distributions import Latency, Metric
 from ledger.queries.releases import Comparison, Offered, Side
 from ledger.records import ModelIdentity
@@ -26,26 +26,6 @@ METRIC_NAMES: dict[Metric, str] = {
 _VERDICT_CHIPS = {"PASS": "ok", "FAIL": "alert", "INCONCLUSIVE": "no_data"}
 
 
-def shared_model(ask: ReleasesAsk, offered: Sequence[Offered]) -> str | None:
-    """The logical model that both named sides had traffic of; None where not both are named.
-
-    ValueError, naming them, where there is none.
-    """
-    if ask.baseline is None or ask.candidate is None:
-        return ask.logical_model
-    of_side = [
-        {one.logical_model for one in offered if one.side == side}
-        for side in (ask.baseline, ask.candidate)
-    ]
-    shared = sorted(of_side[0] & of_side[1])
-    if not shared:
-        raise ValueError(
-            f"{ask.baseline.label[:80]} and {ask.candidate.label[:80]} have no traffic of one "
-            "logical model in this range"
-        )
-    return ask.logical_model if ask.logical_model in shared else shared[0]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """A side that can be chosen: its value in the URL, and what it is in words."""
@@ -55,15 +35,19 @@ class Choice:
 
 
 def choices(offered: Sequence[Offered], identities: Sequence[ModelIdentity]) -> tuple[Choice, ...]:
-    """Every side with traffic, as the selects offer it."""
+    """Every side with traffic, once each, as the selects offer it."""
     known = {one.identity_id: one for one in identities}
     return tuple(
         Choice(
-            value=one.side.label,
-            text=f"{described(one.side, known)} ({one.logical_model}, {one.receipts:,})",
+            value=side.label,
+            text=f"{described(side, known)} ({'; '.join(_traffic(by_model))})",
         )
-        for one in offered
+        for side, by_model in merged(offered).items()
     )
+
+
+def _traffic(by_model: Mapping[str, int]) -> list[str]:
+    return [f"{model}, {receipts:,}" for model, receipts in by_model.items()]
 
 
 def described(side: Side, known: Mapping[str, ModelIdentity]) -> str:

@@ -11,14 +11,14 @@ from gateway.pages.release_view import (
     described,
     facts,
     metric_cards,
-    shared_model,
     verdict_chip,
 )
 from gateway.pages.shell import clock, ledger, page
 from gateway.policy.values import PRIORITIES
+from gateway.release_asks import comparison_of
 from gateway.reporting import AskProblem, read_releases
 from ledger.queries.configuration import identities
-from ledger.queries.releases import Comparison, compare_busiest, sides
+from ledger.queries.releases import Comparison
 from ledger.records import ModelIdentity
 
 
@@ -39,21 +39,14 @@ def _asked(request: HttpRequest) -> dict[str, object]:
     ask = read_releases(asked(request.GET), now_us)
     if isinstance(ask, AskProblem):
         raise refused(ask)
-    period, offered = ask.when.period, sides(connection, ask.when.period)
-    known = identities(connection)
-    found = compare_busiest(
-        connection,
-        period,
-        logical_model=shared_model(ask, offered),
-        baseline=ask.baseline,
-        candidate=ask.candidate,
-        priority=ask.priority,
-    )
-    comparable = found is not None and found.baseline.side != found.candidate.side
+    compared = comparison_of(connection, ask)
+    if isinstance(compared, AskProblem):
+        raise refused(compared)
+    (found, offered), known = compared, identities(connection)
     return {
         "asked": range_of(request.GET, now_us),
         "choices": choices(offered, known),
-        **(_shown(found, known) if found is not None and comparable else {}),
+        **({} if found is None else _shown(found, known)),
     }
 
 

@@ -22,12 +22,14 @@ def ledger() -> sqlite3.Connection:
 def page(request: HttpRequest, name: str, partial: str, context: dict[str, Any]) -> HttpResponse:
     """The whole page `<name>/index.html`, or its `partial` alone where HTMX asks for that.
 
+    With status 400 where the context has a `problem`: the question can't be answered as asked.
     HTMX restoring its history asks for the whole page. Caches keep the two apart.
     """
     asked = request.headers
     only_part = asked.get("HX-Request") == "true" and "HX-History-Restore-Request" not in asked
     template = f"{name}/{partial}" if only_part else f"{name}/index.html"
-    response = render(request, template, context)
+    status = 400 if context.get("problem") else 200
+    response = render(request, template, context, status=status)
     patch_vary_headers(response, ["HX-Request", "Cookie"])
     if only_part:
         response["HX-Push-Url"] = _short(request)

@@ -4,9 +4,11 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
+from gateway.pages.periods import refused
 from gateway.pages.shell import clock, ledger, page
-from gateway.pages.slo_view import burns, card
-from ledger.queries.means import means_over_all
+from gateway.pages.slo_view import card
+from gateway.reporting import unknown_parameter
+from ledger.queries.means import experiences
 from ledger.queries.slo import slo_reports
 from ledger.slo import HOUR_US
 
@@ -14,11 +16,14 @@ from ledger.slo import HOUR_US
 @require_safe
 @require_role("viewer")
 def index(request: HttpRequest) -> HttpResponse:
+    refusal = unknown_parameter(request.GET, ())
+    if refusal is not None:
+        return page(request, "slo", "_cards.html", {"problem": str(refused(refusal))})
     connection, now_us = ledger(), clock.now_us()
     reports = slo_reports(connection, now_us)
-    burning = any(map(burns, reports))
-    means = means_over_all(connection, now_us - HOUR_US, now_us) if burning else {}
-    cards = [card(report, means) for report in reports]
+    definitions = [report.status.definition for report in reports]
+    met = experiences(connection, now_us - HOUR_US, now_us, definitions)
+    cards = [card(report, met[report.status.definition.key]) for report in reports]
     worst = sorted(cards, key=lambda each: {"alert": 0, "watch": 1, "no_data": 3}.get(each.chip, 2))
     context = {"cards": worst, "at_us": now_us - now_us % 60_000_000}
     return page(request, "slo", "_cards.html", context)

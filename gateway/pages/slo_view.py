@@ -1,12 +1,11 @@
 """Objectives made ready to be read: budget, windows, history. Pure: reports in, values out."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 from gateway.pages.charts import Plot, Series, time_series
 from gateway.pages.formatting import clock_time, duration, percent
-from ledger.queries.means import Mean
+from ledger.queries.means import SAMPLE_LIMIT, Experience, Mean
 from ledger.queries.slo import SloReport
 from ledger.slo import PPM, SloDefinition
 from ledger.slo_burn import RuleStatus, WindowBurn
@@ -78,11 +77,13 @@ class Card:
     plot: Plot | None
     history: tuple[tuple[str, str, str], ...]  # from, burn, bad of valid
     contrast: str  # what the mean says meanwhile; "" where that is no contrast
+    beside: str  # mean and p99 of the last hour; "" for no latency
+    bad_ones: str  # what the bad ones of the last hour are; "" where there is none
     drill: str
 
 
-def card(report: SloReport, means: Mapping[str, Mean]) -> Card:
-    """The card of one objective; `means`: by indicator, over all traffic of the last hour."""
+def card(report: SloReport, met: Experience) -> Card:
+    """The card of one objective; `met`: what its requests met in the last hour."""
     status, definition = report.status, report.status.definition
     left, used = status.budget_left, status.period.burn
     return Card(
@@ -111,7 +112,9 @@ def card(report: SloReport, means: Mapping[str, Mean]) -> Card:
             for point in report.history
             if point.tally.valid
         ),
-        contrast=_contrast(definition, status.state, means),
+        contrast=_contrast(definition, status.state, met.mean),
+        beside=_beside(definition, met),
+        bad_ones=_bad_ones(met),
         drill="&".join(f"priority={name}" for name in definition.selector.priorities[:1]),
     )
 
@@ -212,14 +215,30 @@ def _plot(report: SloReport) -> Plot | None:
     )
 
 
-def burns(report: SloReport) -> bool:
-    """Whether something is to be said against the mean: the objective is neither OK nor unknown."""
-    return report.status.state not in ("OK", "NO_DATA")
+def _beside(definition: SloDefinition, met: Experience) -> str:
+    """The mean over all traffic beside the tail of the slice; "" where nothing was measured."""
+    if met.mean is None or met.tail is None:
+        return ""
+    return (
+        f"{_window_of(met)}: mean {duration(met.mean.mean_us)} over all {met.mean.count:,} "
+        f"requests; p99 {duration(met.tail.p99_us)} of the {met.tail.count:,} of "
+        f"{_covers(definition)}."
+    )
 
 
-def _contrast(definition: SloDefinition, state: str, means: Mapping[str, Mean]) -> str:
+def _bad_ones(met: Experience) -> str:
+    """What the bad requests are; "" where there is none."""
+    if not met.bad:
+        return ""
+    return f"{_window_of(met)}: bad are {', '.join(f'{count:,} {why}' for why, count in met.bad)}."
+
+
+def _window_of(met: Experience) -> str:
+    return f"Newest {SAMPLE_LIMIT:,} of the last hour" if met.newest_only else "Last hour"
+
+
+def _contrast(definition: SloDefinition, state: str, mean: Mean | None) -> str:
     """The sentence that says what a mean would have hidden (SLO-2)."""
-    mean = means.get(definition.indicator)
     if mean is None or definition.threshold_us is None or state in ("OK", "NO_DATA"):
         return ""
     if mean.mean_us > definition.threshold_us:

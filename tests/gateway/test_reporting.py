@@ -48,6 +48,19 @@ def test_local_days_are_inclusive_and_in_the_zone():
     assert iso(when.period.end_us, when.zone) == "2025-11-22T00:00:00+05:30"
 
 
+@pytest.mark.parametrize("text", [" 05:30", " 0530", "+05:30"])
+def test_an_offset_whose_plus_was_read_as_a_space_is_that_offset(text):
+    when = asked(read_period({"zone": [text]}, NOW_US))
+    assert when.zone == parse_zone("+05:30")
+    assert when.zone_name.startswith("+05")
+
+
+@pytest.mark.parametrize("read", [read_costs, read_releases])
+def test_what_is_no_parameter_is_named_only_where_it_looks_like_a_name(read):
+    assert refused(read({"tennant": ["acme"]}, NOW_US)).parameter == "tennant"
+    assert refused(read({"sk-1 secret": [""]}, NOW_US)).parameter == "query"
+
+
 @pytest.mark.parametrize("name", ["first", "last"])
 def test_one_day_alone_is_that_day(name):
     when = asked(read_period({name: ["2025-11-20"]}, NOW_US))

@@ -30,6 +30,14 @@ def test_what_is_no_zone_is_refused_with_what_can_be_written(name):
         zones.parse_zone(name)
 
 
+@pytest.mark.parametrize(
+    "name", ["localtime", "LocalTime", "posixrules", "Factory", "right/UTC", "posix/Asia/Kolkata"]
+)
+def test_a_zone_that_differs_from_host_to_host_or_counts_leap_seconds_is_refused(name):
+    with pytest.raises(ValueError, match="write UTC"):
+        zones.parse_zone(name)
+
+
 def test_a_day_in_india_starts_at_half_past_six_in_the_evening_utc():
     period = zones.days(date(2026, 11, 29), date(2026, 11, 29), zones.parse_zone("Asia/Kolkata"))
     assert zones.to_local(period.start_us, UTC).isoformat() == "2026-11-28T18:30:00+00:00"

@@ -24,6 +24,7 @@ NOW_US = T0_US + 5 * 24 * HOUR_US + 4 * HOUR_US
 TENANT = Caller(tenant_id="acme", key_id="key_1", scopes=frozenset({"inference", "receipts"}))
 FLEET = Caller(tenant_id="acme", key_id="key_2", scopes=frozenset({"reports"}))
 WEEK = {"within": ["7d"]}
+QUERIES = {"/api/v1/costs": WEEK, "/api/v1/slo": {}, "/api/v1/releases": WEEK}
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +104,9 @@ def test_a_tenants_key_that_asks_for_another_tenant_is_refused(connection, tenan
 
 @pytest.mark.parametrize("path", ["/api/v1/slo", "/api/v1/releases"])
 def test_reports_of_the_fleet_name_no_tenant_and_are_the_same_for_every_key(connection, path):
-    found = answer(path, WEEK, TENANT, connection, NOW_US)
-    assert found == answer(path, WEEK, FLEET, connection, NOW_US)
+    query = QUERIES[path]
+    found = answer(path, query, TENANT, connection, NOW_US)
+    assert found == answer(path, query, FLEET, connection, NOW_US)
     assert found.status == 200
     assert not any(tenant in found.encoded() for tenant in (b"acme", b"globex", b"initech"))
 
@@ -158,6 +160,30 @@ def test_a_query_that_can_not_be_read_names_its_parameter(connection, path):
     assert "Mars" not in found.body["detail"]
 
 
+@pytest.mark.parametrize("path", PATHS)
+def test_a_misspelt_parameter_is_refused_by_its_name(connection, path):
+    found = answer(path, {"tennant": ["acme"]}, FLEET, connection, NOW_US)
+    assert (found.status, found.body["code"]) == (400, "INVALID_REQUEST")
+    assert found.body["detail"].startswith("tennant: no such parameter")
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "said"),
+    [
+        ("/api/v1/releases", {"priority": ["nope"]}, "priority: there are interactive"),
+        ("/api/v1/releases", {"model": ["nope"]}, "model: it had no traffic"),
+        ("/api/v1/releases", {"baseline": ["nope"]}, "baseline: it had no traffic"),
+        ("/api/v1/releases", {"candidate": ["re/nope"]}, "candidate: it had no traffic"),
+        ("/api/v1/costs", {"priority": ["nope"]}, "priority: there are interactive"),
+        ("/api/v1/costs", {"status": ["nope"]}, "status: there are completed"),
+    ],
+)
+def test_a_value_that_there_is_not_is_refused_and_not_compared(connection, path, query, said):
+    found = answer(path, {**WEEK, **query}, FLEET, connection, NOW_US)
+    assert found.status == 400
+    assert found.body["detail"].startswith(said)
+
+
 def test_sums_of_more_than_64_bits_are_written_whole(connection):
     found = answer("/api/v1/costs", WEEK, FLEET, connection, NOW_US)
     assert found.body["total"]["cost"]["total_pico"] > 2**64
@@ -167,6 +193,6 @@ def test_sums_of_more_than_64_bits_are_written_whole(connection):
 @pytest.mark.parametrize("path", PATHS)
 def test_no_report_scans_a_large_table(connection, path):
     with Plans(connection) as plans:
-        answer(path, WEEK, FLEET, connection, NOW_US)
+        answer(path, QUERIES[path], FLEET, connection, NOW_US)
     assert plans.steps()
     assert plans.scans_of_large_tables() == []

@@ -8,10 +8,11 @@ import pytest
 from django.test import Client
 
 from ledger.queries.dossier import dossier
-from ledger.queries.means import means_over_all
+from ledger.queries.means import experiences
 from ledger.queries.receipts import Cursor, ReceiptFilter, filter_options, receipt_page
 from ledger.reading import connect_read_only
 from ledger.records import RECORDS
+from ledger.slo_defaults import DEFAULT_SLOS
 from ledger.store import Store
 from tests import factories
 from tests.sample_console import base_records, sample_records
@@ -113,7 +114,7 @@ def test_no_query_of_the_receipts_pages_scans_or_sorts_a_table(filled: Store, le
         receipt_page(connection, wanted, cursor)
     filter_options(connection)
     dossier(connection, factories.request_id(1))
-    means_over_all(connection, 0, factories.NOW_US)
+    experiences(connection, 0, factories.NOW_US, DEFAULT_SLOS)
     connection.set_trace_callback(None)
     for statement in statements:
         plans += [
@@ -159,13 +160,32 @@ def test_filters_that_match_nothing_say_what_to_do(filled: Store, viewer: Client
 
 @pytest.mark.parametrize(
     "query",
-    ["older=x", "older=1.-2", "newer=9", "since=yesterday", "status=exploded", "within=9y"],
+    [
+        "older=x",
+        "older=1.-2",
+        "newer=9",
+        "older=9999999999999999999999.1",
+        "older=1.99999999999999999999999999",
+        "newer=9223372036854775808.1",
+        f"older=1.{'0' * 60}1",
+        "since=yesterday",
+        "status=exploded",
+        "within=9y",
+        "tennant=acme",
+    ],
 )
 def test_a_url_that_cant_be_read_is_said_and_lists_nothing(filled: Store, viewer: Client, query):
     answer = viewer.get(f"/receipts?{query}")
-    assert answer.status_code == 200
+    assert answer.status_code == 400
+    assert query.partition("=")[0] in text_of(answer)
     assert "That can't be listed" in text_of(answer).replace("&#x27;", "'")
     assert factories.request_id(1) not in answer.content.decode()
+
+
+def test_the_largest_number_that_the_ledger_can_hold_is_a_place(filled: Store, viewer: Client):
+    answer = viewer.get(f"/receipts?older={2**63 - 1}.{2**63 - 1}")
+    assert answer.status_code == 200
+    assert factories.request_id(1) in answer.content.decode()
 
 
 def test_a_value_with_markup_is_shown_as_text(filled: Store, viewer: Client):

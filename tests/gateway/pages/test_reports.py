@@ -12,10 +12,12 @@ import pytest
 from django.http import QueryDict
 from django.test import Client
 
+from gateway.api import reports
 from gateway.clock import SystemClock
 from gateway.pages.cost_view import GROUPINGS, drill_query, export
 from gateway.pages.formatting import units
 from gateway.pages.receipt_filters import FilterForm
+from gateway.submission import Caller
 from ledger.money import parse_units
 from ledger.queries.costs import CostRow, CostSums, CostTable, costs
 from ledger.queries.receipts import filter_options, receipt_page
@@ -116,13 +118,17 @@ def test_text_that_a_spreadsheet_would_run_gets_an_apostrophe():
         ("first=2026-02-31", "first: write a day such as"),
         ("first=2026-02-03&last=2026-02-01", "first: days run forward"),
         ("by=hour&then=day", "by: choose one of hour, day and month"),
+        ("tennant=acme", "tennant: no such parameter"),
+        ("priority=nope", "priority: there are interactive"),
+        ("zone=localtime", "zone: write UTC"),
     ],
 )
 def test_a_question_that_cant_be_asked_is_said_on_page_and_in_the_export(
     viewer: Client, query: str, said: str
 ):
-    page = text_of(viewer.get(f"/costs?{query}")).replace("&#x27;", "'")
-    assert said in page
+    page = viewer.get(f"/costs?{query}")
+    assert page.status_code == 400
+    assert said in text_of(page).replace("&#x27;", "'")
     export = viewer.get(f"/costs.csv?{query}")
     assert export.status_code == 400
     assert said in export.content.decode()
@@ -231,3 +237,94 @@ def test_what_the_receipts_page_cant_filter_by_has_no_drill_link(now_us: int, vi
     assert "Receipts of" not in body
     body = viewer.get("/costs?by=route&then=&tenant=acme&tenant=borealis").content.decode()
     assert "Receipts of" not in body
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("/slo?within=7d", "within: no such parameter"),
+        ("/releases?priority=nope", "priority: there are interactive"),
+        ("/releases?baseline=nope", "baseline: it had no traffic in this range"),
+        ("/releases?baseline=mid_7c1f&candidate=mid_7c1f", "are the same side"),
+        ("/releases?tenant=acme", "tenant: no such parameter"),
+    ],
+)
+def test_a_page_answers_a_bad_question_with_400_also_as_its_partial(
+    now_us: int, viewer: Client, query: str, said: str
+):
+    for answer in (viewer.get(query), viewer.get(query, headers=HX)):
+        assert answer.status_code == 400
+        assert said in text_of(answer)
+
+
+@pytest.mark.parametrize("query", ["within=90d", "by=key", "by=release", "by=task_type&then=arm"])
+def test_the_page_takes_what_the_api_takes_and_offers_it(now_us: int, viewer: Client, query: str):
+    answer = viewer.get(f"/costs?{query}")
+    assert answer.status_code == 200
+    chosen = query.partition("&")[0].partition("=")[2]
+    assert f'<option value="{chosen}" selected>' in answer.content.decode()
+
+
+def test_a_zone_whose_plus_was_not_escaped_is_read_as_meant(now_us: int, viewer: Client):
+    answer = viewer.get("/costs?zone=+05:30")
+    assert answer.status_code == 200
+    assert 'name="zone" list="zones" value="+05:30"' in answer.content.decode()
+
+
+def test_the_table_says_which_filters_narrow_it(now_us: int, viewer: Client):
+    part = text_of(viewer.get("/costs?priority=batch&tenant=acme", headers=HX))
+    assert "tenant acme" in part
+    assert "priority batch" in part
+    none = text_of(viewer.get("/costs?tenant=nobody", headers=HX))
+    assert "with tenant nobody" in none
+
+
+def test_page_and_api_compare_the_same_two_sides_left_open(now_us: int, viewer: Client, reader):
+    caller = Caller(tenant_id="acme", key_id="key_1", scopes=frozenset({"reports"}))
+    body = reports.answer("/api/v1/releases", {}, caller, reader, now_us).body["comparison"]
+    said = text_of(viewer.get("/releases"))
+    assert f"Baseline {body['baseline']['side']} " in said
+    assert f"Candidate {body['candidate']['side']} " in said
+
+
+def test_no_two_options_of_a_side_have_the_same_value(ledger_path: Path, viewer: Client):
+    at_us = SystemClock().now_us() - 120_000_000
+    rows = [
+        factories.receipt(
+            number,
+            accepted_at_us=at_us + number,
+            logical_model=("assistant", "assistant-mini")[number % 2],
+            identity_id=("mid_a", "mid_b")[number // 2 % 2],
+        )
+        for number in range(1, 41)
+    ]
+    with Store.open(ledger_path, projections=(Rollups(),)) as store:
+        store.append(rows).result()
+    body = viewer.get("/releases").content.decode()
+    select = body[body.index('<select name="baseline">') :].split("</select>")[0]
+    values = re.findall(r'value="([^"]+)"', select)
+    assert sorted(values) == ["mid_a", "mid_b"]
+    assert "assistant, 10; assistant-mini, 10" in select
+
+
+def test_a_healthy_objective_shows_the_mean_beside_the_tail(ledger_path: Path, viewer: Client):
+    at_us = SystemClock().now_us() - 120_000_000
+    rows = [
+        factories.receipt(
+            number,
+            accepted_at_us=at_us + number,
+            priority="interactive" if number <= 50 else "batch",
+            queue_us=800_000 if number == 1 else 20_000,
+            degraded_from="route-b" if number <= 3 else None,
+        )
+        for number in range(1, 101)
+    ]
+    with Store.open(ledger_path, projections=(Rollups(),)) as store:
+        store.append(rows).result()
+    body = viewer.get("/slo").content.decode()
+    section = body[body.index('id="interactive-queue"') :].split("</section>")[0]
+    said = " ".join(re.sub(r"<[^>]+>", " ", section).split())
+    assert "ALERT" not in said
+    assert "Last hour: mean 27.8 ms over all 100 requests; p99 800.0 ms of the 50 of" in said
+    section = body[body.index('id="valid-completion"') :].split("</section>")[0]
+    assert "Last hour: bad are 3 degraded." in section
