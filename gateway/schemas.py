@@ -81,7 +81,7 @@ class _Inliner:
                 raise BadSchema(f"the JSON schema's {keyword} is above {LEAST_LIMIT}")
         if "$ref" in schema:
             return self._referred(schema, depth, inside)
-        made = {}
+        made: dict[str, Any] = {}
         for keyword, value in schema.items():
             if keyword in ("$defs", "definitions"):
                 continue  # only references need them, and those are inlined
