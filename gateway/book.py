@@ -15,6 +15,7 @@ from gateway.policy.values import CapacitySnapshot, RouteState, TenantState
 from gateway.quota import Quota
 
 MINUTE_US = 60_000_000
+SLOT_RETRY_AFTER_MS = 1_000
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +83,17 @@ class RouteAccount:
         return self.state
 
 
+def _retry_after_ms(account: TenantAccount, now_us: int) -> int:
+    """Return how long a refused tenant should wait, in ms, rounded up and at least 1.
+
+    A slot comes back whenever one of its requests ends, so a tenant out of slots waits
+    SLOT_RETRY_AFTER_MS; room in the minute comes back when its oldest request leaves it.
+    """
+    if not account.recent or account.in_flight >= account.quota.in_flight_limit:
+        return SLOT_RETRY_AFTER_MS
+    return max(1, (account.recent[0][0] + MINUTE_US - now_us + 999) // 1000)
+
+
 class Book:
     """All holds. Not thread-safe on purpose: one event loop owns it."""
 
@@ -130,7 +142,6 @@ class Book:
         account = self._tenants[tenant_id]
         account.roll(now_us)
         quota = account.quota
-        oldest_us = account.recent[0][0] if account.recent else now_us
         return TenantState(
             tenant_id=tenant_id,
             in_flight=account.in_flight,
@@ -146,9 +157,7 @@ class Book:
             max_output_tokens=quota.max_output_tokens,
             max_total_tokens=quota.max_total_tokens,
             allowed_regions=quota.allowed_regions,
-            retry_after_ms=max(1, (oldest_us + MINUTE_US - now_us + 999) // 1000)
-            if account.recent
-            else 1_000,
+            retry_after_ms=_retry_after_ms(account, now_us),
         )
 
     def route_states(self) -> tuple[RouteState, ...]:

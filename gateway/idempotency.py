@@ -1,9 +1,9 @@
-"""Idempotency-Key: the same key and body is the same request and receipt (LED-5).
+"""Idempotency-Key: the same key and request is the same run and receipt (LED-5).
 
 A claim is durable in the commit that records the decision, so it survives a restart. Outputs are
 kept in memory alone, for minutes and within a named size: within them concurrent and later callers
 join the request and read its answer from the first piece; after them they get 410 and the receipt.
-A retryable refusal frees its key, so that a client that obeys Retry-After can still be served.
+A refusal frees its key: nothing ran under it, so it may be sent again later or corrected.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ KEY_LIMIT_CHARS = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """The key was used with another body."""
+    """The key was used with another body or other budget headers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,10 @@ class Claims:
         self._claimed: OrderedDict[tuple[str, bytes], Claimed] = OrderedDict()
 
     def claim(self, tenant_id: str, key: str, body: bytes) -> Claimed | Conflict | Past:
-        """Return the claim, new or joined; or why the key can't be claimed."""
+        """Return the claim, new or joined; or why the key can't be claimed.
+
+        `body` is all that must be the same under the key: the body and the budget headers.
+        """
         self._forget_old()
         claim = Claim(key_mac=self._mac("key", key.encode()), body_mac=self._mac("body", body))
         found = self._claimed.get((tenant_id, claim.key_mac))

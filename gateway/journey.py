@@ -90,7 +90,7 @@ class Journey:
         request = await self._measured(submission)
         weighed = self.desk.weigh(request, self._clock.now_us())
         if weighed.hold is None or weighed.route is None:
-            return await self._refuse(weighed, submission)
+            return await self._refuse(weighed)
         try:
             await self._store.commit((*weighed.records, *_claim(weighed, submission)))
         except BaseException:
@@ -133,7 +133,7 @@ class Journey:
 
     async def cancel(self, run: Run) -> None:
         """Pass a cancel on to the backend; the receipt says whether it was acknowledged."""
-        self._cancel(run, "client_gone")
+        self._cancel(run, "CLIENT_GONE")
 
     async def drain(self, seconds: float) -> None:
         """Wait for what runs, then cancel what is left and wait for its receipts."""
@@ -169,13 +169,13 @@ class Journey:
             tags=submission.tags,
         )
 
-    async def _refuse(self, weighed: Weighed, submission: Submission) -> Refusal:
+    async def _refuse(self, weighed: Weighed) -> Refusal:
+        """File the refusal. It never takes an Idempotency-Key: nothing ran under it (LED-5)."""
         decision = weighed.decision
         code = decision.reason_code or "INVALID_REQUEST"
         receipt = refusal_receipt(weighed, self._clock.now_us())
-        claim = () if REASONS[code].retryable else _claim(weighed, submission)
         try:
-            appended = await self._store.commit((*weighed.records, *claim, receipt))
+            appended = await self._store.commit((*weighed.records, receipt))
         except BaseException:
             self.desk.snapshots_lost(weighed.records)
             raise

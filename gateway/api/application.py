@@ -9,6 +9,7 @@ from gateway import metrics
 from gateway.api import errors, reports
 from gateway.api.auth import SCOPE_INFERENCE, SCOPE_RECEIPTS, SCOPE_REPORTS
 from gateway.api.errors import Failure
+from gateway.api.headers import repeated_problem
 from gateway.api.health import Health
 from gateway.api.http import (
     QUERY_FIELDS_LIMIT,
@@ -138,6 +139,9 @@ class Application:
             scopes = (SCOPE_RECEIPTS,)
 
         async def authenticated(request: Request) -> Response | None:
+            repeated = repeated_problem(request.repeated)
+            if repeated is not None:
+                return self._failed(request, errors.of_problem(repeated))
             caller = self._ports.keys.caller(
                 request.headers.get("authorization"), self._ports.clock.now_us()
             )

@@ -52,6 +52,9 @@ def read_budget(headers: Mapping[str, str], metadata: Mapping[str, str | int]) -
     given: dict[str, tuple[str, str]] = {}
     for name, value in metadata.items():
         plain = name.lower().replace("_", "-").removeprefix("x-")
+        if plain in given and (plain in _READINGS or plain.startswith(_TAG_PREFIX)):
+            place = f"metadata.{plain}"
+            return invalid(f"{place} came in more than one spelling; send one.", place)
         given[plain] = (f"metadata.{plain}", str(value))
     for name, value in headers.items():
         if name.startswith("x-"):
@@ -74,6 +77,16 @@ def read_budget(headers: Mapping[str, str], metadata: Mapping[str, str | int]) -
     if isinstance(checked_tags, Problem):
         return checked_tags
     return replace(Asked(tags=checked_tags), **asked) if asked else Asked(tags=checked_tags)
+
+
+def is_budget_header(name: str) -> bool:
+    """Returns whether a lower-case header name is one that is read here, a tag among them."""
+    return name in _HEADERS or name.startswith(f"x-{_TAG_PREFIX}")
+
+
+def is_single_budget_header(name: str) -> bool:
+    """Returns whether a lower-case header name is one that is read here and no tag."""
+    return name in _HEADERS
 
 
 def _tags(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...] | Problem:
@@ -116,8 +129,9 @@ def _share_milli(text: str) -> int | None:
 
 
 def _names(text: str) -> tuple[str, ...] | None:
+    # An empty list is refused: it would read as "no restriction", the opposite of what was meant.
     names = sorted({part.strip() for part in text.split(",") if part.strip()})
-    if len(names) > LIST_LIMIT or not all(map(_NAME.fullmatch, names)):
+    if not 0 < len(names) <= LIST_LIMIT or not all(map(_NAME.fullmatch, names)):
         return None
     return tuple(names)
 
@@ -132,8 +146,7 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[str], str | None]:
 
 _WHOLE_TOKENS = f"a whole number of tokens, at most {TOKENS_LIMIT}"
 _NAME_LIST = (
-    f"up to {LIST_LIMIT} names separated by commas, "
-    "each of at most 64 letters, digits and . _ : / -"
+    f"1 to {LIST_LIMIT} names separated by commas, each of at most 64 letters, digits and . _ : / -"
 )
 
 # name without "x-" -> field, how it is read (None: can't be used), what it must be.
@@ -179,3 +192,5 @@ _READINGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "1 to 128 printable ASCII characters without spaces",
     ),
 }
+
+_HEADERS = frozenset(f"x-{plain}" for plain in _READINGS)

@@ -4,6 +4,7 @@ No framework on purpose: a request costs about 0.03 ms of CPU here and 0.8 ms in
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -70,6 +71,7 @@ class Request:
         "parameter",
         "path",
         "query_string",
+        "repeated",
         "sent_start",
     )
 
@@ -81,6 +83,11 @@ class Request:
         self.headers: dict[str, str] = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
+        # The names that came more than once, of whose values `headers` holds only the last.
+        self.repeated: tuple[str, ...] = ()
+        if len(self.headers) != len(scope["headers"]):
+            counts = Counter(name.decode("latin-1") for name, _ in scope["headers"])
+            self.repeated = tuple(name for name, count in counts.items() if count > 1)
         self.sent_start = False
         self._receive = receive
         self._send = send

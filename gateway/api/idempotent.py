@@ -1,14 +1,15 @@
 """Idempotency-Key on a call that runs something: one execution, however often sent (LED-5)."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from gateway.api import errors
+from gateway.api.budget import is_budget_header
 from gateway.api.errors import Failure
 from gateway.api.native import dossier_receipt_json
 from gateway.api.ports import Ports, Run
-from gateway.api.problems import Problem
+from gateway.api.problems import invalid
 from gateway.idempotency import KEY_LIMIT_CHARS, Conflict, Past
-from gateway.policy.reasons import REASONS
 from gateway.submission import Refusal, Submission
 from ledger.errors import LedgerUnavailable
 from ledger.queries.dossier import dossier
@@ -16,32 +17,52 @@ from ledger.queries.dossier import dossier
 HEADER = "idempotency-key"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """What became of a request; `replayed` where an earlier call with the same key made it."""
+
+    outcome: Refusal | Run | Failure
+    replayed: bool = False
+
+
+def fingerprint(body: bytes, headers: Mapping[str, str]) -> bytes:
+    """Returns what has to be the same under one key: the body and the budget headers sent.
+
+    The headers follow a NUL, which no JSON has, sorted by name, one a line. Without any it is the
+    body alone.
+    """
+    sent = sorted(
+        (name, value.strip()) for name, value in headers.items() if is_budget_header(name)
+    )
+    if not sent:
+        return body
+    return body + b"\x00" + "\n".join(f"{name}:{value}" for name, value in sent).encode()
+
+
 async def admitted_once(
-    ports: Ports, submission: Submission, key: str | None, body: bytes
-) -> Refusal | Run | Failure:
+    ports: Ports, submission: Submission, key: str | None, asked: bytes
+) -> Admitted:
     """Return what became of the request: of the first caller with this key, for all of them.
+
+    `asked` is the request's fingerprint. Only an accepted request keeps its key: after a refusal
+    nothing ran, so the corrected request may come under the same key.
 
     Raises LedgerUnavailable where it could not be recorded; the key is free again then.
     """
     if key is None:
-        return await ports.journey.admit(submission)
+        return Admitted(outcome=await ports.journey.admit(submission))
     if not 0 < len(key) <= KEY_LIMIT_CHARS:
-        return errors.of_problem(
-            Problem(
-                code="INVALID_REQUEST",
-                message=f"An Idempotency-Key has 1 to {KEY_LIMIT_CHARS} characters.",
-                param="Idempotency-Key",
-            )
-        )
+        message = f"An Idempotency-Key has 1 to {KEY_LIMIT_CHARS} characters."
+        return Admitted(outcome=errors.of_problem(invalid(message, "Idempotency-Key")))
     tenant_id = submission.caller.tenant_id
-    claimed = ports.claims.claim(tenant_id, key, body)
+    claimed = ports.claims.claim(tenant_id, key, asked)
     if isinstance(claimed, Conflict):
-        return errors.of_reason("IDEMPOTENCY_CONFLICT")
+        return Admitted(outcome=errors.of_reason("IDEMPOTENCY_CONFLICT"))
     if isinstance(claimed, Past):
-        return _not_retained(ports, claimed.request_id)
+        return Admitted(outcome=_not_retained(ports, claimed.request_id))
     if not claimed.first:
         joined: Refusal | Run = await claimed.admitted
-        return joined
+        return Admitted(outcome=joined, replayed=True)
     try:
         admitted = await ports.journey.admit(replace(submission, claim=claimed.claim))
     except BaseException as fault:
@@ -49,11 +70,10 @@ async def admitted_once(
         ports.claims.abandon(tenant_id, claimed, shared)
         raise
     if isinstance(admitted, Refusal):
-        keep = not REASONS[admitted.reason_code].retryable
-        ports.claims.settle(tenant_id, claimed, admitted, lambda: (True, 0), keep=keep)
+        ports.claims.settle(tenant_id, claimed, admitted, lambda: (True, 0), keep=False)
     else:
         ports.claims.settle(tenant_id, claimed, admitted, admitted.kept_output, keep=True)
-    return admitted
+    return Admitted(outcome=admitted)
 
 
 def _not_retained(ports: Ports, request_id: str) -> Failure:

@@ -10,8 +10,9 @@ from gateway.api import errors
 from gateway.api.answers import Chunks, completion_body, run_headers
 from gateway.api.budget import Asked, read_budget
 from gateway.api.errors import Failure
-from gateway.api.http import EVENT_STREAM, Request, Response
-from gateway.api.idempotent import HEADER, admitted_once
+from gateway.api.headers import encoding_problem
+from gateway.api.http import EVENT_STREAM, Header, Request, Response
+from gateway.api.idempotent import HEADER, admitted_once, fingerprint
 from gateway.api.lookups import Lookups
 from gateway.api.ports import Ports, Run
 from gateway.api.problems import Problem
@@ -25,6 +26,9 @@ from ledger.errors import LedgerUnavailable
 CAPABILITY_JSON_SCHEMA = "json_schema"
 CAPABILITY_TOOLS = "tools"
 
+# On what an earlier call with the same Idempotency-Key made (LED-5).
+REPLAYED: tuple[Header, ...] = ((b"x-weighbridge-idempotent-replay", b"true"),)
+
 
 class ChatCompletions:
     """Answers chat completions through the journey."""
@@ -36,6 +40,9 @@ class ChatCompletions:
 
     async def __call__(self, request: Request, caller: Caller) -> Response | None:
         body = await request.body(self._body_limit_bytes)
+        encoded = encoding_problem(request.headers.get("content-encoding"))
+        if encoded is not None:
+            return failed(errors.of_problem(encoded))
         wanted = read_chat_request(body)
         if isinstance(wanted, Problem):
             return failed(errors.of_problem(wanted))
@@ -47,18 +54,24 @@ class ChatCompletions:
         key = request.headers.get(HEADER)
         weighed = submission(caller, wanted, asked)
         try:
-            admitted = await admitted_once(self._ports, weighed, key, body)
+            admitted = await admitted_once(
+                self._ports, weighed, key, fingerprint(body, request.headers)
+            )
         except LedgerUnavailable:
             return failed(errors.ledger_unavailable())
-        if isinstance(admitted, Failure):
-            return failed(admitted)
-        if isinstance(admitted, Refusal):
-            return failed(errors.of_refusal(admitted, self._lookups.receipt(admitted.filed)))
-        return await self._answer(request, admitted, wanted, shared=key is not None)
+        outcome, headers = admitted.outcome, REPLAYED if admitted.replayed else ()
+        if isinstance(outcome, Failure):
+            return failed(outcome, headers)
+        if isinstance(outcome, Refusal):
+            refused = errors.of_refusal(outcome, self._lookups.receipt(outcome.filed))
+            return failed(refused, headers)
+        headers = (*run_headers(outcome), *headers)
+        return await self._answer(request, outcome, wanted, headers, shared=key is not None)
 
     async def _answer(
-        self, request: Request, run: Run, wanted: ChatRequest, *, shared: bool
-    ) -> Response | None:
+        self, request: Request, run: Run, wanted: ChatRequest, headers: tuple[Header, ...],
+        *, shared: bool,
+    ) -> Response | None:  # fmt: skip
         """Deliver the run; a client that goes away before its end cancels it at once (DLV-2).
 
         Not so where an Idempotency-Key shares the run: the client will ask again, or another does.
@@ -67,8 +80,9 @@ class ChatCompletions:
         pieces = self._ports.journey.deliver(run)
         try:
             if wanted.stream:
-                return await self._stream(request, run, pieces, watching, wanted.include_usage)
-            return await self._whole(run, pieces)
+                chunks = Chunks(run, wanted.include_usage)
+                return await self._stream(request, run, pieces, watching, chunks, headers)
+            return await self._whole(run, pieces, headers)
         finally:
             watching.cancel()
 
@@ -77,7 +91,9 @@ class ChatCompletions:
         if run is not None:
             await self._ports.journey.cancel(run)
 
-    async def _whole(self, run: Run, pieces: AsyncIterator[Delta | Ended]) -> Response:
+    async def _whole(
+        self, run: Run, pieces: AsyncIterator[Delta | Ended], headers: tuple[Header, ...]
+    ) -> Response:
         texts: list[str] = []
         ended: Ended | None = None
         try:
@@ -90,22 +106,21 @@ class ChatCompletions:
             return failed(errors.end_not_recorded(run.request_id))
         outcome = self._judged(run, ended)
         if isinstance(outcome, Failure):
-            return failed(outcome, run_headers(run))
+            return failed(outcome, headers)
         finish_reason, filed = outcome
         receipt_json = self._lookups.receipt(filed)
         return Response(
             body=completion_body(run, "".join(texts), finish_reason, filed.receipt, receipt_json),
-            headers=run_headers(run),
+            headers=headers,
             request_id=run.request_id,
         )
 
     async def _stream(
         self, request: Request, run: Run, pieces: AsyncIterator[Delta | Ended],
-        watching: "asyncio.Task[None]", include_usage: bool,
+        watching: "asyncio.Task[None]", chunks: Chunks, headers: tuple[Header, ...],
     ) -> Response | None:  # fmt: skip
         """Stream the answer. Headers leave with the first token, so that a failure before it
         still gets its own HTTP status; after it, it is an error event without [DONE] (DLV-5)."""
-        chunks = Chunks(run, include_usage)
         ended: Ended | None = None
         failure: Failure | None = None
         try:
@@ -117,21 +132,21 @@ class ChatCompletions:
                 elif request.sent_start:
                     await request.write(chunks.content(piece.text), more=True)
                 else:
-                    await _start_stream(request, run)
+                    await _start_stream(request, run, headers)
                     await request.write(chunks.role() + chunks.content(piece.text), more=True)
         except LedgerUnavailable:
             failure = errors.end_not_recorded(run.request_id)
         outcome = failure or self._judged(run, ended)
         if isinstance(outcome, Failure):
             if not request.sent_start:
-                return failed(outcome, run_headers(run))
+                return failed(outcome, headers)
             await request.write(error_event(errors.openai_body(outcome)), more=False)
             return None
         finish_reason, filed = outcome
         receipt_json = self._lookups.receipt(filed)
         tail = chunks.last(finish_reason, filed.receipt, receipt_json) + DONE
         if not request.sent_start:  # an answer without any text
-            await _start_stream(request, run)
+            await _start_stream(request, run, headers)
             tail = chunks.role() + tail
         await request.write(tail, more=False)
         metrics.responded("chat_completions", 200)
@@ -199,7 +214,7 @@ def submission(caller: Caller, wanted: ChatRequest, asked: Asked) -> Submission:
     )
 
 
-async def _start_stream(request: Request, run: Run) -> None:
+async def _start_stream(request: Request, run: Run, headers: tuple[Header, ...]) -> None:
     await request.start(
         200,
         [
@@ -208,7 +223,7 @@ async def _start_stream(request: Request, run: Run) -> None:
             (b"x-accel-buffering", b"no"),
             (b"x-content-type-options", b"nosniff"),
             (b"x-request-id", run.request_id.encode()),
-            *run_headers(run),
+            *headers,
         ],
     )
 

@@ -19,6 +19,8 @@ from gateway.submission import Message
 MESSAGES_LIMIT = 2_048
 TOOLS_LIMIT = 128
 METADATA_LIMIT = 64
+STOP_LIMIT = 4
+TEMPERATURE_LIMIT = 2
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 _FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -27,6 +29,8 @@ _EXPECTED = re.compile(r"^Expected `[^`]*`(?:, got `[^`]*`| (?:<=|>=) -?[0-9]+)"
 _MISSING = re.compile(r"missing required field `([a-z_]+)`")
 
 _Count = Annotated[int, msgspec.Meta(ge=-TOKENS_LIMIT, le=TOKENS_LIMIT)]
+_Temperature = Annotated[float, msgspec.Meta(ge=0, le=TEMPERATURE_LIMIT)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 _Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -87,6 +91,10 @@ class _Body(msgspec.Struct):
     n: _Count | None = None
     tools: list[Any] | None = None
     response_format: _ResponseFormat | None = None
+    temperature: _Temperature | None = None
+    top_p: _Share | None = None
+    stop: str | list[str] | None = None
+    logprobs: bool | None = None
     seed: _Seed | None = None
     ignore_eos: bool | None = None
     metadata: dict[str, str | _Count] | None = None
@@ -128,13 +136,13 @@ def read_chat_request(body: bytes) -> ChatRequest | Problem:
     schema = _schema(decoded.response_format)
     if isinstance(schema, Problem):
         return schema
-    caps = [cap for cap in (decoded.max_tokens, decoded.max_completion_tokens) if cap is not None]
+    cap = decoded.max_tokens if decoded.max_tokens is not None else decoded.max_completion_tokens
     return ChatRequest(
         model=decoded.model,
         messages=messages,
         stream=bool(decoded.stream),
         include_usage=bool(decoded.stream_options and decoded.stream_options.include_usage),
-        max_output_tokens=min(caps, default=None),
+        max_output_tokens=cap,
         tools_json=tools_json,
         schema=schema,
         wants_json=schema is not None,
@@ -180,6 +188,16 @@ def _misfit(text: str) -> Problem:
 def _unsupported(body: _Body) -> Problem | None:
     if body.n not in (None, 1):
         return invalid("n must be 1: one answer is given to a request.", "n")
+    if body.logprobs:
+        return invalid("logprobs aren't available: leave them out.", "logprobs")
+    if isinstance(body.stop, list) and not 0 < len(body.stop) <= STOP_LIMIT:
+        return invalid(f"stop must be a string or 1 to {STOP_LIMIT} strings.", "stop")
+    caps = {body.max_tokens, body.max_completion_tokens} - {None}
+    if len(caps) > 1:
+        return invalid(
+            "max_tokens and max_completion_tokens differ: send one of them.",
+            "max_completion_tokens",
+        )
     if not body.messages:
         return invalid("messages must hold at least one message.", "messages")
     if len(body.messages) > MESSAGES_LIMIT:

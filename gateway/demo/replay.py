@@ -246,7 +246,7 @@ def _outcome(replica: Replica, finished: Finished, running: Running) -> Outcome:
         timings = replace(timings, cancel_ack_us=max(0, (finished.done_ps - asked_ps) // PS_PER_US))
         return Cancelled(
             usage=usage, timings=timings, provider_request_id=provider_request_id,
-            reason="client_gone" if hung_up else "DEADLINE_EXCEEDED",
+            reason="CLIENT_GONE" if hung_up else "DEADLINE_EXCEEDED",
         )  # fmt: skip
     return Completed(
         usage=usage, timings=timings, provider_request_id=provider_request_id,

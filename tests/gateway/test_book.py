@@ -98,6 +98,17 @@ def test_a_minute_forgets_requests_and_tokens_as_they_leave_it(book: Book):
     assert (state.requests_in_minute, state.tokens_in_minute) == (1, 300)
 
 
+def test_a_tenant_out_of_slots_waits_a_second_and_one_out_of_rate_the_rest_of_its_minute(
+    book: Book,
+):
+    for number in range(LIMIT):
+        book.take(hold(number), 300)
+    later_us = NOW_US + 20_000_000
+    assert book.tenant_state(TENANTS[0], later_us).retry_after_ms == 1_000
+    book.settle(hold(0), 0)
+    assert book.tenant_state(TENANTS[0], later_us).retry_after_ms == 40_000
+
+
 def test_a_new_month_starts_with_nothing_spent_and_keeps_what_is_pending(book: Book):
     book.take(hold(1), 1_200)
     book.take(hold(2), 1_200)

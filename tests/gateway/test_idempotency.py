@@ -55,7 +55,7 @@ def test_a_key_is_the_tenants_own(ledger_path):
     in_loop(work())
 
 
-def test_a_retryable_refusal_and_a_fault_free_the_key(ledger_path):
+def test_a_refusal_and_a_fault_free_the_key(ledger_path):
     async def work():
         claims = claims_over(ledger_path)
         first = claims.claim("tenant-a", "k", b"body")
@@ -141,6 +141,19 @@ def test_after_a_restart_the_key_still_stands_for_its_request(fleet):
     assert headers["x-should-retry"] == "false"
     assert other == 422
     assert count(fleet, Receipt) == 1
+
+
+def test_a_refused_request_leaves_its_key_to_the_corrected_one(fleet):
+    key_header = {"idempotency-key": "order-7"}
+    with fleet.serving() as server:
+        sent = {"key": server.keys["support-desk"], "max_tokens": 8}
+        refused = server.chat("hello", headers={**key_header, "x-deadline-ms": "0"}, **sent)
+        assert (refused[0], count(fleet, IdempotencyKey)) == (400, 0)
+        corrected = server.chat("hello", headers={**key_header, "x-deadline-ms": "60000"}, **sent)
+        assert (corrected[0], count(fleet, IdempotencyKey)) == (200, 1)
+        other = server.chat("hello", headers={**key_header, "x-deadline-ms": "59000"}, **sent)
+        assert other[0] == 422
+    assert count(fleet, Receipt) == 2
 
 
 def test_neither_key_nor_body_is_in_the_ledger(fleet):

@@ -135,11 +135,11 @@ def cancelled_after_two_pieces(fleet, provider: ScriptedProvider):
 def test_a_cancel_reaches_the_backend_once_and_what_was_generated_is_priced(fleet):
     def script(call):
         timings = Timings(cancel_ack_us=24_000)
-        return [*PIECES, Cancelled(usage=used(call), timings=timings, reason="client_gone")]
+        return [*PIECES, Cancelled(usage=used(call), timings=timings, reason="CLIENT_GONE")]
 
     provider = ScriptedProvider(script=script, waits_at=2)
     text, receipt, held = cancelled_after_two_pieces(fleet, provider)
-    assert provider.attempts[0].cancelled_with == ["client_gone"]
+    assert provider.attempts[0].cancelled_with == ["CLIENT_GONE"]
     assert (text, receipt.status, receipt.cancel_ack_us) == ("Simulated", "cancelled", 24_000)
     assert receipt.cost_output_pico == 3 * 8 * 10**6
     assert held == (0, 0, 0)

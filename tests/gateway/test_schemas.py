@@ -21,7 +21,7 @@ LAUGHS = {
 
 
 def deep(levels):
-    schema = {"type": "string"}
+    schema: dict = {"type": "string"}
     for _ in range(levels):
         schema = {"type": "array", "items": schema}
     return schema

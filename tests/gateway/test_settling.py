@@ -84,7 +84,7 @@ def test_what_was_spent_above_the_reservation_is_posted_in_full_with_the_overrun
 def test_a_cancel_is_priced_up_to_where_it_came_and_its_acknowledgement_is_kept():
     usage = Usage(input_tokens=1_000, output_tokens=7)
     rows, receipt = closed(
-        Cancelled(usage=usage, reason="client_gone", timings=Timings(cancel_ack_us=24_000))
+        Cancelled(usage=usage, reason="CLIENT_GONE", timings=Timings(cancel_ack_us=24_000))
     )
     events = [row for row in rows if isinstance(row, AttemptEvent)]
     assert [(event.event, event.at_us) for event in events] == [
@@ -92,7 +92,7 @@ def test_a_cancel_is_priced_up_to_where_it_came_and_its_acknowledgement_is_kept(
         ("cancel_acknowledged", ENDED_US),
         ("ended", ENDED_US),
     ]
-    assert (receipt.status, receipt.terminal_error_code) == ("cancelled", "client_gone")
+    assert (receipt.status, receipt.terminal_error_code) == ("cancelled", "CLIENT_GONE")
     assert receipt.cost_total_pico == only(rows, Settlement).cost_pico == 2_056_000_000
 
 
@@ -155,7 +155,7 @@ def outcomes(draw) -> Outcome:
         st.sampled_from(
             [
                 Completed(finish_reason="stop", **common),
-                Cancelled(reason="client_gone", **common),
+                Cancelled(reason="CLIENT_GONE", **common),
                 Failed(reason="BACKEND_DIED", **common),
                 Rejected(reason="PROVIDER_REFUSED", **common),
                 Unknown(reason="PROCESS_ENDED", **common),

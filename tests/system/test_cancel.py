@@ -38,7 +38,7 @@ def test_a_client_that_goes_away_cancels_the_backend_and_pays_for_what_was_gener
         slow_server, slow_server.keys[TENANT], chat_body(**LONG), after=b"Simulated"
     )
     receipt = receipt_of(slow_server, request_id)
-    assert (receipt["status"], receipt["terminal_error_code"]) == ("cancelled", "client_gone")
+    assert (receipt["status"], receipt["terminal_error_code"]) == ("cancelled", "CLIENT_GONE")
     assert receipt["cancel_ack_ms"] is not None
     assert 1 <= receipt["output_tokens"] < 1_000
     cost = receipt["cost"]

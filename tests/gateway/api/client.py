@@ -151,18 +151,21 @@ class Client:
     def get(self, path, **headers) -> Reply:
         return self.call("GET", path, headers=headers)
 
-    def chat(self, body=None, *, headers=None, **fields) -> Reply:
+    def chat(self, body=None, *, headers=None, again=(), **fields) -> Reply:
         """POST a chat: `body` as it is, or the smallest valid one with `fields` added."""
         if body is None:
             messages = [{"role": "user", "content": "Hi"}]
             body = json.dumps({"model": "assistant-large", "messages": messages, **fields}).encode()
-        return self.call("POST", "/v1/chat/completions", body=body, headers=headers)
+        return self.call("POST", "/v1/chat/completions", body=body, headers=headers, again=again)
 
-    def call(self, method, path, *, body=b"", headers=None, hang_up_after=None) -> Reply:
-        return asyncio.run(self.exchange(method, path, body, headers or {}, hang_up_after))
+    def call(self, method, path, *, body=b"", headers=None, hang_up_after=None, again=()) -> Reply:
+        return asyncio.run(self.exchange(method, path, body, headers or {}, hang_up_after, again))
 
-    async def exchange(self, method, path, body, headers, hang_up_after=None) -> Reply:
-        """One exchange. The client hangs up once `hang_up_after` messages of the reply came."""
+    async def exchange(self, method, path, body, headers, hang_up_after=None, again=()) -> Reply:
+        """One exchange. The client hangs up once `hang_up_after` messages of the reply came.
+
+        `again`: pairs of headers that come after the others, whatever their names.
+        """
         self.gateway.journey.cancelled = asyncio.Event()
         sent = {"content-length": str(len(body)), **headers}
         if self.tenant:
@@ -173,7 +176,7 @@ class Client:
             "method": method,
             "path": path,
             "query_string": query.encode(),
-            "headers": [(name.encode(), value.encode("latin-1")) for name, value in sent.items()],
+            "headers": [(n.encode(), v.encode("latin-1")) for n, v in (*sent.items(), *again)],
         }
         reply, gone = Reply(), asyncio.Event()
         incoming = [{"type": "http.request", "body": body, "more_body": False}]

@@ -77,6 +77,9 @@ def test_a_header_wins_over_metadata_and_unknown_names_are_left_alone():
         ("x-quality-floor", "1.001"),
         ("x-quality-floor", "0.8501"),
         ("x-required-capabilities", "a b"),
+        ("x-required-capabilities", ","),
+        ("x-region", ""),
+        ("x-region", " , ,"),
         ("x-region", ",".join(f"r{n}" for n in range(17))),
         ("x-task-type", ""),
         ("x-session-id", "with space"),
@@ -87,7 +90,33 @@ def test_a_value_that_cannot_be_used_is_named_and_not_quoted(name, value):
     assert isinstance(problem, Problem)
     assert (problem.code, problem.param) == ("INVALID_REQUEST", name)
     assert problem.message.startswith(f"{name} must be ")
-    assert value == "" or f"'{value}'" not in problem.message
+    assert value.strip(" ,") == "" or f"'{value}'" not in problem.message
+
+
+@pytest.mark.parametrize("name", ["region", "x-region", "required_capabilities"])
+def test_an_empty_list_in_metadata_is_not_read_as_no_restriction(name):
+    problem = read_budget({}, {name: " , "})
+    assert isinstance(problem, Problem)
+    assert problem.param == "metadata." + name.removeprefix("x-").replace("_", "-")
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"deadline_ms": 3_000, "x-deadline-ms": 3_000},
+        {"deadline-ms": 1, "Deadline_MS": 2},
+        {"tag-team": "a", "x_tag_team": "b"},
+    ],
+)
+def test_two_spellings_of_one_field_are_refused(metadata):
+    problem = read_budget({}, metadata)
+    assert isinstance(problem, Problem)
+    assert problem.param in ("metadata.deadline-ms", "metadata.tag-team")
+    assert problem.message.endswith("came in more than one spelling; send one.")
+
+
+def test_two_spellings_of_a_name_that_means_nothing_here_are_left_alone():
+    assert read_budget({}, {"trace_id": "a", "trace-id": "b"}) == Asked()
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_a_failure_after_the_first_token_is_an_error_event_without_done(client):
     [
         ("unknown", "TIME_OUT", 504),
         ("cancelled", "DEADLINE_EXCEEDED", 504),
-        ("cancelled", "client_gone", 499),
+        ("cancelled", "CLIENT_GONE", 499),
         ("failed", None, 502),
     ],
 )
@@ -179,7 +179,7 @@ def test_a_degraded_answer_names_where_it_came_from(client):
 def test_a_client_that_hangs_up_cancels_at_once(client, stream):
     client.gateway.journey.hold_before = 2  # what is left waits for the cancel
     client.gateway.journey.pieces[-1] = ended(
-        None, status="cancelled", terminal_error_code="client_gone"
+        None, status="cancelled", terminal_error_code="CLIENT_GONE"
     )
     body = b'{"model":"assistant-large","messages":[{"role":"user","content":"Hi"}],"stream":%s}'
     client.call(

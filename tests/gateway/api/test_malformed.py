@@ -45,6 +45,21 @@ UNREADABLE = {
     "max_tokens x": (body(max_tokens="x"), "max_tokens"),
     "max_tokens as a float": (body(max_tokens=1.5), "max_tokens"),
     "max_tokens beyond 2^53": (body(max_tokens=10**30), "max_tokens"),
+    "two different caps": (
+        body(max_tokens=5, max_completion_tokens=6),
+        "max_completion_tokens",
+    ),
+    "temperature as text": (body(temperature=CANARY), "temperature"),
+    "temperature as a truth": (body(temperature=True), "temperature"),
+    "temperature above 2": (body(temperature=2.01), "temperature"),
+    "temperature below 0": (body(temperature=-0.1), "temperature"),
+    "top_p above 1": (body(top_p=1.5), "top_p"),
+    "top_p below 0": (body(top_p=-1), "top_p"),
+    "stop as an object": (body(stop={CANARY: 1}), "stop"),
+    "stop with a number": (body(stop=[CANARY, 1]), "stop[1]"),
+    "five stops": (body(stop=[CANARY] * 5), "stop"),
+    "no stop in a list": (body(stop=[]), "stop"),
+    "logprobs": (body(logprobs=True), "logprobs"),
     "two answers": (body(n=2), "n"),
     "a tool without a name": (body(tools=[{"type": "function", "function": {}}]), "tools"),
     "a tool with an odd name": (
@@ -83,6 +98,19 @@ def test_a_body_that_cannot_be_read_is_refused_by_place_and_unquoted(client, kin
     assert CANARY.encode() not in reply.body and b"Traceback" not in reply.body
     assert CANARY not in caplog.text
     assert CANARY.encode() not in metrics.exposition()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"temperature": 0, "top_p": 1, "stop": "\n", "logprobs": False},
+        {"temperature": 2.0, "top_p": 0.5, "stop": ["a", "b", "c", "d"]},
+        {"temperature": None, "top_p": None, "stop": None, "logprobs": None},
+        {"max_tokens": 5, "max_completion_tokens": 5},
+    ],
+)
+def test_parameters_within_their_ranges_are_taken(fields):
+    assert not isinstance(read_chat_request(body(**fields)), Problem)
 
 
 def test_an_unknown_model_is_a_404_that_lists_the_known_ones_only(client):
@@ -166,6 +194,7 @@ JSON_VALUES = st.recursive(
     max_leaves=6,
 )
 FIELDS = (
+    "temperature", "top_p", "stop", "logprobs",
     "model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n",
     "tools", "response_format", "seed", "ignore_eos", "metadata",
 )  # fmt: skip

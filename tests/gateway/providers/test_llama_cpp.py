@@ -74,7 +74,7 @@ def test_a_cancel_stops_llama_cpp_and_the_receipt_says_cancelled(model, ledger_p
         filed, held = asyncio.run(carried(ledger_path, scenario))
         generated = metric(base_url, "tokens_predicted_total")
     receipt = filed.current.record
-    assert (receipt.status, receipt.terminal_error_code) == ("cancelled", "client_gone")
+    assert (receipt.status, receipt.terminal_error_code) == ("cancelled", "CLIENT_GONE")
     assert receipt.cancel_ack_us <= 500_000
     assert 5 <= receipt.output_tokens < LONG
     assert generated < LONG  # it really stopped

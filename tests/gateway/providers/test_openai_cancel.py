@@ -21,7 +21,7 @@ async def cancelled(upstream, plan, *, after):
     exchange = upstream.server.exchanges[0]
     if plan.stall_after is not None:
         await exchange.stalled.wait()
-    attempt.cancel("client_gone")
+    attempt.cancel("CLIENT_GONE")
     attempt.cancel("again")
     outcome = [event async for event in events][-1]
     await exchange.disconnected.wait()
@@ -50,7 +50,7 @@ def test_a_cancel_is_acknowledged_by_closing_where_the_route_declares_that_closi
 
     outcome, wasted = against(scenario, close_cancels=1)
     assert isinstance(outcome, Cancelled)
-    assert (outcome.reason, outcome.usage.output_tokens) == ("client_gone", 3)
+    assert (outcome.reason, outcome.usage.output_tokens) == ("CLIENT_GONE", 3)
     assert outcome.timings.cancel_ack_us is not None
     assert wasted == 0
 
@@ -66,7 +66,7 @@ def test_a_cancel_before_the_first_token_counts_the_input_alone():
 def test_a_cancel_before_anything_was_written_is_cancelled_and_has_used_nothing():
     async def scenario(upstream):
         attempt = upstream.start()
-        attempt.cancel("client_gone")
+        attempt.cancel("CLIENT_GONE")
         return await whole(attempt), upstream.server.exchanges
 
     (_, outcome), exchanges = against(scenario)
@@ -85,7 +85,7 @@ def test_a_cancel_after_the_finish_reason_changes_nothing():
                 await upstream.server.exchanges[0].stalled.wait()
                 while not attempt._answer.finished:
                     await asyncio.sleep(0)
-                attempt.cancel("client_gone")
+                attempt.cancel("CLIENT_GONE")
         return pieces[-1]
 
     outcome = against(scenario)

@@ -130,7 +130,7 @@ def test_a_cancel_that_closing_acknowledges_is_cancelled_and_what_came_is_posted
 
     _, filed, held = gateway(scenario, close_cancels=1)
     used = filed.current.record.input_tokens
-    assert shown(filed) == ("cancelled", "client_gone", used, 3, "estimated", cost(used, 3))
+    assert shown(filed) == ("cancelled", "CLIENT_GONE", used, 3, "estimated", cost(used, 3))
     assert settled(filed) == [("posted", cost(used, 3))]
     assert [each.record.event for each in filed.attempt_events] == [
         "cancel_sent",
