@@ -46,7 +46,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     await receive()
     try:
         await runtime.start()
-    except Exception as problem:
+    except Exception as problem:  # whatever it is, the server must say it and not start
         await send({"type": "lifespan.startup.failed", "message": str(problem)})
         return
     await send({"type": "lifespan.startup.complete"})

@@ -122,7 +122,7 @@ class Application:
         except UnreadableQuery:
             message = f"The query isn't UTF-8, or has more than {QUERY_FIELDS_LIMIT} fields."
             response = self._failed(request, errors.of_problem(invalid(message)))
-        except Exception as fault:
+        except Exception as fault:  # the last resort: a fault is a 500, never a trace
             response = await self._after_fault(request, name, fault)
         if response is not None:
             if response.code is not None and response.request_id is None:

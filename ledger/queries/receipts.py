@@ -247,7 +247,7 @@ def _distinct(connection: sqlite3.Connection, column: str, index: str) -> tuple[
         f"WHERE {column} IS NOT NULL AND {column} > "
     )
     sql = (
-        f"WITH RECURSIVE v(x) AS (SELECT ({above} '' ORDER BY {column} LIMIT 1) "  # noqa: S608
+        f"WITH RECURSIVE v(x) AS (SELECT ({above} '' ORDER BY {column} LIMIT 1) "  # noqa: S608 - own names
         f"UNION ALL SELECT ({above} v.x ORDER BY {column} LIMIT 1) FROM v WHERE v.x IS NOT NULL "
         "LIMIT ?) SELECT x FROM v WHERE x IS NOT NULL"
     )

@@ -239,7 +239,7 @@ def _samples(
     if not routes:
         return {metric: np.empty(0, dtype=np.int64) for metric in METRICS}
     sql = (
-        f"SELECT {', '.join(_COLUMN[metric] for metric in METRICS)}, status "  # noqa: S608
+        f"SELECT {', '.join(_COLUMN[metric] for metric in METRICS)}, status "  # noqa: S608 - own names
         "FROM receipt AS r INDEXED BY receipt_route "
         f"WHERE route_id IN ({', '.join('?' * len(routes))}) "
         f"AND accepted_at_us >= ? AND accepted_at_us < ? AND {_condition('r', wanted)} "
