@@ -7,6 +7,7 @@ paced load, the speed of verification, and the bytes that one request takes.
 import argparse
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -139,8 +140,8 @@ def receipt_bytes(path: Path) -> float:
     )
     try:
         return float(connection.execute(sql).fetchone()[0])
-    except Exception:
-        return 0.0
+    except sqlite3.OperationalError:  # a SQLite without dbstat: not measured is not nought
+        return float("nan")
     finally:
         connection.close()
 
