@@ -8,8 +8,7 @@ from typing import Any
 
 from django.db import models
 
-from ledger.keys import INDEXES, UNIQUE, Index
-from ledger.records import RECORDS, Record
+from ledger.records import RECORDS, Index, Record
 from ledger.rows import Column, columns
 
 _FIELDS: "dict[type, type[models.Field[Any, Any]]]" = {
@@ -36,10 +35,10 @@ def _model(record_type: type[Record]) -> type[models.Model]:
     """The model of an append-only table: seq, v, entry_hash, then the record's fields."""
     meta = {
         "db_table": record_type.TABLE,
-        "indexes": [_index(index) for index in INDEXES.get(record_type, ())],
+        "indexes": [_index(index) for index in record_type.INDEXES],
         "constraints": [
             models.UniqueConstraint(fields=fields, name=f"{record_type.TABLE}_u{number}")
-            for number, fields in enumerate(UNIQUE.get(record_type, ()), start=1)
+            for number, fields in enumerate(record_type.UNIQUE, start=1)
         ],
     }
     attributes: dict[str, Any] = {

@@ -8,7 +8,6 @@ import sqlite3
 from collections.abc import Iterable
 
 from ledger.errors import TriggersDiffer
-from ledger.keys import UNIQUE
 from ledger.records import RECORDS, Record
 
 
@@ -21,9 +20,7 @@ def _triggers_of(record_type: type[Record]) -> dict[str, str]:
     table = record_type.TABLE
     # INSERT OR REPLACE deletes the old row without firing DELETE triggers; what it would replace
     # has to be refused before the row goes in.
-    taken = " OR ".join(
-        _matches(table, fields) for fields in (("seq",), *UNIQUE.get(record_type, ()))
-    )
+    taken = " OR ".join(_matches(table, fields) for fields in (("seq",), *record_type.UNIQUE))
     return {
         f"{table}_no_update": f"CREATE TRIGGER {table}_no_update BEFORE UPDATE ON {table} BEGIN "
         f"SELECT RAISE(ABORT, '{table} is append-only: UPDATE refused'); END",

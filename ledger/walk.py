@@ -11,10 +11,9 @@ from typing import Any
 from ledger.blocks import Sound
 from ledger.chain import GENESIS, Builder, canonical, leaf_hash, node_hash
 from ledger.faults import Fault, Kind
-from ledger.keys import label_field
 from ledger.rates import RateTable
 from ledger.receipt_cost import cost_fault
-from ledger.records import RECORDS, Receipt, Record
+from ledger.records import RECORDS, Receipt, Record, label_field
 from ledger.rows import field_names, record_of, select
 
 FAULTS_LIMIT = 100  # enough to see what happened; the exit status needs one

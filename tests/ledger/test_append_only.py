@@ -4,7 +4,6 @@ import sqlite3
 
 import pytest
 
-from ledger.keys import UNIQUE
 from ledger.records import RECORDS
 from ledger.rows import HEAD_COLUMNS
 from ledger.store import Store
@@ -44,7 +43,7 @@ def test_what_is_written_can_be_neither_changed_nor_removed(other, filled, recor
         f"INSERT OR IGNORE {into} {copied}",
         f"INSERT {into} {copied} ON CONFLICT DO UPDATE SET v = 9",
     ]
-    if record_type in UNIQUE:
+    if record_type.UNIQUE:
         refused.append(f"INSERT OR REPLACE {into} {moved}")
     for recursive in ("OFF", "ON"):
         other.execute(f"PRAGMA recursive_triggers = {recursive}")

@@ -1,100 +1,13 @@
-"""Every append-only record, field by field: the one truth for tables, hashes and rows (SPEC 2).
-
-`ledger.models` makes a table of each, `ledger.chain` hashes the fields in this order, and
-`ledger.store` writes them. To add a field: append it here with a default, raise the record's
-VERSION, name the field and that version in SINCE, and make the migration; older rows keep their
-version and hash.
-
-Integers, text, bytes and None alone: no float, no decimal, no time but integer microseconds UTC.
-Fields named `*_json` hold canonical JSON text.
-"""
+"""What one request leaves behind: its decision, hold, attempts, settlement, receipt and trace."""
 
 from typing import ClassVar
 
-import msgspec
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """An append-only row. The store adds `seq`, `v` and `entry_hash`."""
-
-    TABLE: ClassVar[str]
-    VERSION: ClassVar[int] = 1
-    SINCE: ClassVar[dict[str, int]] = {}  # field -> version that brought it, where that is not 1
-
-
-class ModelIdentity(Record, frozen=True, kw_only=True):
-    TABLE: ClassVar[str] = "model_identity"
-    identity_id: str  # hash of the eight fields below
-    logical_model: str
-    weights_revision: str
-    tokenizer_revision: str
-    runtime_name: str
-    runtime_revision: str
-    quantization: str
-    serving_config_revision: str
-    prompt_policy_revision: str
-
-
-class RateTableRecord(Record, frozen=True, kw_only=True):
-    TABLE: ClassVar[str] = "rate_table"
-    version: str
-    effective_from_us: int
-    currency: str
-    body_json: str  # ledger.rates.RateTable
-    published_at_us: int
-    published_by: str
-
-
-class RoutePolicyRecord(Record, frozen=True, kw_only=True):
-    TABLE: ClassVar[str] = "route_policy"
-    revision: str
-    body_json: str  # gateway.policy.values.RoutePolicy
-    published_at_us: int
-    published_by: str
-
-
-class Tenant(Record, frozen=True, kw_only=True):
-    TABLE: ClassVar[str] = "tenant"
-    tenant_id: str
-    revision: int  # 1, 2, …: the highest is in force
-    body_json: str  # quotas and defaults
-    changed_at_us: int
-    changed_by: str
-
-
-class ApiKey(Record, frozen=True, kw_only=True):
-    TABLE: ClassVar[str] = "api_key"
-    key_id: str
-    tenant_id: str
-    prefix: str  # shown; the key itself is shown once, at creation
-    key_hash: bytes  # sha256 of the whole key, which has 256 random bits
-    scopes: str  # space-separated
-    created_at_us: int
-    created_by: str
-    expires_at_us: int | None = None
-
-
-class ApiKeyRevocation(Record, frozen=True, kw_only=True):
-    TABLE: ClassVar[str] = "api_key_revocation"
-    key_id: str
-    revoked_at_us: int
-    revoked_by: str
-    reason: str
-
-
-class EvaluationResult(Record, frozen=True, kw_only=True):
-    TABLE: ClassVar[str] = "evaluation_result"
-    evaluation_id: str
-    suite: str
-    identity_id: str
-    score_milli: int
-    passed: int  # 0 or 1
-    measured_at_us: int
-    evidence: str  # a reference, never content
+from ledger.records.base import Index, Indexes, Record, Unique
 
 
 class CapacitySnapshotRecord(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "capacity_snapshot"
+    UNIQUE: ClassVar[Unique] = (("route_id", "revision"),)
     route_id: str
     revision: int
     observed_at_us: int
@@ -111,6 +24,7 @@ class CapacitySnapshotRecord(Record, frozen=True, kw_only=True):
 
 class RouteDecision(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "route_decision"
+    UNIQUE: ClassVar[Unique] = (("request_id",),)
     request_id: str
     decided_at_us: int
     status: str  # accepted | rejected
@@ -127,6 +41,8 @@ class RouteDecision(Record, frozen=True, kw_only=True):
 
 class Reservation(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "reservation"
+    UNIQUE: ClassVar[Unique] = (("reservation_id",),)
+    INDEXES: ClassVar[Indexes] = (Index("reservation_request", "request_id"),)
     reservation_id: str
     request_id: str
     tenant_id: str
@@ -141,6 +57,8 @@ class Reservation(Record, frozen=True, kw_only=True):
 
 class Attempt(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "attempt"
+    UNIQUE: ClassVar[Unique] = (("attempt_id",),)
+    INDEXES: ClassVar[Indexes] = (Index("attempt_request", "request_id"),)
     attempt_id: str
     request_id: str
     ordinal: int
@@ -153,6 +71,7 @@ class Attempt(Record, frozen=True, kw_only=True):
 
 class AttemptEvent(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "attempt_event"
+    INDEXES: ClassVar[Indexes] = (Index("attempt_event_request", "request_id"),)
     attempt_id: str
     request_id: str
     event: str  # ended | cancel_sent | cancel_acknowledged
@@ -169,6 +88,8 @@ class AttemptEvent(Record, frozen=True, kw_only=True):
 
 class Settlement(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "settlement"
+    UNIQUE: ClassVar[Unique] = (("reservation_id",),)  # ends once (LED-6)
+    INDEXES: ClassVar[Indexes] = (Index("settlement_time", "settled_at_us"),)
     reservation_id: str  # unique: a reservation is settled once
     request_id: str
     kind: str  # posted | voided | written_off
@@ -182,6 +103,15 @@ class Receipt(Record, frozen=True, kw_only=True):
     """What one request was, got and cost (SPEC 9). Its prev_hash is the entry_hash of seq - 1."""
 
     TABLE: ClassVar[str] = "receipt"
+    UNIQUE: ClassVar[Unique] = (("request_id", "revision"),)
+    INDEXES: ClassVar[Indexes] = (
+        Index("receipt_time", "accepted_at_us"),
+        Index("receipt_tenant", "tenant_id", "accepted_at_us"),
+        Index("receipt_status", "status", "accepted_at_us"),
+        Index("receipt_route", "route_id", "accepted_at_us", present=True),
+        Index("receipt_reason", "terminal_error_code", "accepted_at_us", present=True),
+        Index("receipt_model", "logical_model", "accepted_at_us"),
+    )
     request_id: str
     revision: int  # 0, then 1 for the receipt that resolves an unknown, …
     resolves_hash: bytes | None  # entry_hash of the receipt that this one resolves
@@ -241,6 +171,8 @@ class Receipt(Record, frozen=True, kw_only=True):
 
 class TraceEvent(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "trace_event"
+    INDEXES: ClassVar[Indexes] = (Index("trace_event_request", "request_id"),)
+    LABEL: ClassVar[str] = "request_id"
     event: str
     request_id: str
     observed_at_us: int
@@ -251,45 +183,13 @@ class TraceEvent(Record, frozen=True, kw_only=True):
     snapshot_revision: int | None
 
 
-class ControlAction(Record, frozen=True, kw_only=True):
-    TABLE: ClassVar[str] = "control_action"
-    action: str
-    subject: str
-    actor: str  # an operator, a command or a rule
-    acted_at_us: int
-    reason: str
-    before_json: str
-    after_json: str
-    evidence: str = ""
-
-
 class IdempotencyKey(Record, frozen=True, kw_only=True):
     """Which request a tenant's Idempotency-Key stands for (LED-5). Neither key nor body is kept."""
 
     TABLE: ClassVar[str] = "idempotency_key"
+    UNIQUE: ClassVar[Unique] = (("tenant_id", "key_mac"),)
     tenant_id: str
     key_mac: bytes  # HMAC with the instance's key: a short key or body could be guessed (SEC-1)
     body_mac: bytes
     request_id: str
     claimed_at_us: int
-
-
-RECORDS: tuple[type[Record], ...] = (
-    ModelIdentity,
-    RateTableRecord,
-    RoutePolicyRecord,
-    Tenant,
-    ApiKey,
-    ApiKeyRevocation,
-    EvaluationResult,
-    CapacitySnapshotRecord,
-    RouteDecision,
-    Reservation,
-    Attempt,
-    AttemptEvent,
-    Settlement,
-    Receipt,
-    TraceEvent,
-    ControlAction,
-    IdempotencyKey,
-)

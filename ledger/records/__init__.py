@@ -1,0 +1,72 @@
+"""Every append-only record, field by field: the one truth for tables, hashes and rows (SPEC 2).
+
+`ledger.models` makes a table of each, `ledger.chain` hashes the fields in this order, and
+`ledger.store` writes them. `base` says how to add a record or a field.
+"""
+
+from ledger.records.base import Index, Record, label_field
+from ledger.records.control import ControlAction
+from ledger.records.fleet import (
+    ApiKey,
+    ApiKeyRevocation,
+    EvaluationResult,
+    ModelIdentity,
+    RateTableRecord,
+    RoutePolicyRecord,
+    Tenant,
+)
+from ledger.records.requests import (
+    Attempt,
+    AttemptEvent,
+    CapacitySnapshotRecord,
+    IdempotencyKey,
+    Receipt,
+    Reservation,
+    RouteDecision,
+    Settlement,
+    TraceEvent,
+)
+
+RECORDS: tuple[type[Record], ...] = (
+    ModelIdentity,
+    RateTableRecord,
+    RoutePolicyRecord,
+    Tenant,
+    ApiKey,
+    ApiKeyRevocation,
+    EvaluationResult,
+    CapacitySnapshotRecord,
+    RouteDecision,
+    Reservation,
+    Attempt,
+    AttemptEvent,
+    Settlement,
+    Receipt,
+    TraceEvent,
+    ControlAction,
+    IdempotencyKey,
+)
+
+__all__ = [
+    "RECORDS",
+    "ApiKey",
+    "ApiKeyRevocation",
+    "Attempt",
+    "AttemptEvent",
+    "CapacitySnapshotRecord",
+    "ControlAction",
+    "EvaluationResult",
+    "IdempotencyKey",
+    "Index",
+    "ModelIdentity",
+    "RateTableRecord",
+    "Receipt",
+    "Record",
+    "Reservation",
+    "RouteDecision",
+    "RoutePolicyRecord",
+    "Settlement",
+    "Tenant",
+    "TraceEvent",
+    "label_field",
+]
