@@ -24,6 +24,9 @@ class Call:
     schema: dict[str, object] | None = field(default=None, repr=False)
     ignore_eos: bool = False
     seed: int | None = None
+    without: frozenset[str] = frozenset()  # optional parameters that the provider refused (RTY-2)
+    traceparent: str | None = None  # W3C trace context of this attempt, sent on as it is
+    tracestate: str | None = None
 
 
 class Attempted(Protocol):

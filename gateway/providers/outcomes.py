@@ -84,11 +84,16 @@ class Completed(Outcome):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected(Outcome):
-    """The provider refused before running it: of the accepted request, a failure."""
+    """The provider refused before running it: of the accepted request, a failure.
+
+    `refused_parameters` are the optional parameters of the call that it refused with 400 or 422;
+    the same call without them (`Call.without`) may pass, and may be tried once (RTY-2).
+    """
 
     status: ClassVar[EndState] = "failed"
     reason: str
     retry_after_ms: int | None = None
+    refused_parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
