@@ -9,6 +9,7 @@ from ledger.records.control import ControlAction
 from ledger.records.fleet import (
     ApiKey,
     ApiKeyRevocation,
+    Draft,
     EvaluationResult,
     ModelIdentity,
     RateTableRecord,
@@ -45,6 +46,7 @@ RECORDS: tuple[type[Record], ...] = (
     TraceEvent,
     ControlAction,
     IdempotencyKey,
+    Draft,
 )
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "AttemptEvent",
     "CapacitySnapshotRecord",
     "ControlAction",
+    "Draft",
     "EvaluationResult",
     "IdempotencyKey",
     "Index",

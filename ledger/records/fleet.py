@@ -40,6 +40,26 @@ class RoutePolicyRecord(Record, frozen=True, kw_only=True):
     published_by: str
 
 
+class Draft(Record, frozen=True, kw_only=True):
+    """A rate table or route policy on its way: nothing is decided or priced by it.
+
+    Drafting again is a new revision under the same name; publishing makes a RateTableRecord or
+    RoutePolicyRecord of one revision and leaves the draft as it is.
+    """
+
+    TABLE: ClassVar[str] = "draft"
+    UNIQUE: ClassVar[Unique] = (("kind", "name", "revision"),)
+    LABEL: ClassVar[str] = "name"
+    kind: str  # rate_table | route_policy
+    name: str  # the version or revision that it is to be published as
+    revision: int  # 1, 2, …: the highest is the newest
+    body_json: str  # ledger.rates.RateTable or gateway.policy.values.RoutePolicy
+    based_on: str | None  # the published version or revision that it started from
+    drafted_at_us: int
+    drafted_by: str
+    note: str = ""
+
+
 class Tenant(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "tenant"
     UNIQUE: ClassVar[Unique] = (("tenant_id", "revision"),)
