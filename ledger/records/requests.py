@@ -71,6 +71,8 @@ class Attempt(Record, frozen=True, kw_only=True):
 
 class AttemptEvent(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "attempt_event"
+    VERSION: ClassVar[int] = 2
+    SINCE: ClassVar[dict[str, int]] = {"rate_key": 2, "usage_convention": 2, "usage_json": 2}
     INDEXES: ClassVar[Indexes] = (Index("attempt_event_request", "request_id"),)
     attempt_id: str
     request_id: str
@@ -84,6 +86,9 @@ class AttemptEvent(Record, frozen=True, kw_only=True):
     output_tokens: int | None = None
     usage_source: str | None = None  # counted | provider | estimated
     cost_pico: int | None = None
+    rate_key: str | None = None  # the rate that priced it: each attempt has its own (CST-8)
+    usage_convention: str | None = None  # as on the receipt
+    usage_json: str | None = None  # as on the receipt
 
 
 class Settlement(Record, frozen=True, kw_only=True):
@@ -103,6 +108,12 @@ class Receipt(Record, frozen=True, kw_only=True):
     """What one request was, got and cost (SPEC 9). Its prev_hash is the entry_hash of seq - 1."""
 
     TABLE: ClassVar[str] = "receipt"
+    VERSION: ClassVar[int] = 2
+    SINCE: ClassVar[dict[str, int]] = {
+        "usage_convention": 2,
+        "usage_json": 2,
+        "cost_other_pico": 2,
+    }
     UNIQUE: ClassVar[Unique] = (("request_id", "revision"),)
     INDEXES: ClassVar[Indexes] = (
         Index("receipt_time", "accepted_at_us"),
@@ -167,6 +178,9 @@ class Receipt(Record, frozen=True, kw_only=True):
     accepted_at_us: int  # of a rejected request: received
     ended_at_us: int
     tags_json: str = "{}"
+    usage_convention: str | None = None  # ledger.usage: how a provider's count is read; null: ours
+    usage_json: str | None = None  # tokens of further meters, {"reasoning":20}; null where none
+    cost_other_pico: int = 0  # of further meters; the other components hold none of it
 
 
 class TraceEvent(Record, frozen=True, kw_only=True):
