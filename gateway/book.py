@@ -7,6 +7,7 @@ byte leaves; after a restart the book is rebuilt from the ledger.
 
 import heapq
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -112,12 +113,30 @@ class Book:
         account.enter_period(now_us)
         account.spent_pico = spent_pico
 
+    def change_quota(self, tenant_id: str, quota: Quota) -> None:
+        """Give a tenant another quota of the same time zone; all that it holds or spent stays."""
+        self._tenants[tenant_id].quota = quota
+
     def quota(self, tenant_id: str) -> Quota | None:
         account = self._tenants.get(tenant_id)
         return account.quota if account else None
 
     def open_route(self, route_id: str) -> None:
         self._routes.setdefault(route_id, RouteAccount(route_id=route_id))
+
+    def open_routes(self, route_ids: Iterable[str]) -> None:
+        """Have a decision see these routes, in this order; a route that holds nothing and is not
+        among them is forgotten."""
+        wanted = dict.fromkeys(route_ids)
+        left = {
+            route_id: account
+            for route_id, account in self._routes.items()
+            if route_id not in wanted and account.holds
+        }
+        known = self._routes
+        self._routes = {
+            route_id: known.get(route_id) or RouteAccount(route_id=route_id) for route_id in wanted
+        } | left
 
     def observe(self, snapshot: CapacitySnapshot) -> None:
         """Take a route's new snapshot; what was sent before it was observed is part of it."""

@@ -59,8 +59,8 @@ class Desk:
         self._filed_snapshots: dict[str, int] = {}  # route -> the revision the ledger has
 
     def snapshot_filed(self, route_id: str, revision: int) -> None:
-        """Tell the desk which snapshot the ledger has already."""
-        self._filed_snapshots[route_id] = revision
+        """Tell the desk, of a route that is new to it, which snapshot the ledger has already."""
+        self._filed_snapshots.setdefault(route_id, revision)
 
     def snapshots_lost(self, records: tuple[Record, ...]) -> None:
         """Take back that the snapshots among `records` are filed: their commit has failed."""

@@ -7,7 +7,7 @@ new request is taken (LED-1).
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,6 +21,9 @@ from gateway.clock import Clock
 from gateway.desk import Desk
 from gateway.idempotency import Claims
 from gateway.journey import Journey
+from gateway.operations import anywhere
+from gateway.operations.executor import Executor
+from gateway.operations.local_socket import LocalSocket
 from gateway.providers.base import Provider
 from gateway.providers.openai import OpenAIProvider
 from gateway.providers.simulator import SimulatorProvider
@@ -30,6 +33,16 @@ from gateway.tokenizers import tokenizer
 from ledger.queries import configuration as stored
 from ledger.queries import holds
 from ledger.reading import reader
+from ledger.records import (
+    ApiKey,
+    ApiKeyRevocation,
+    EvaluationResult,
+    ModelIdentity,
+    RateTableRecord,
+    Record,
+    RoutePolicyRecord,
+    Tenant,
+)
 from ledger.rollups.projection import Rollups
 from ledger.store import Store
 
@@ -37,6 +50,8 @@ log = logging.getLogger(__name__)
 
 SNAPSHOT_SECONDS = 0.25
 DRAIN_SECONDS = 20.0
+CONFIGURED_BY = frozenset({ModelIdentity, RateTableRecord, EvaluationResult, RoutePolicyRecord})
+"""Records from which the configuration is read: a new one of these has it read again."""
 
 
 class Runtime:
@@ -54,6 +69,7 @@ class Runtime:
         self.keys: KeyRing
         self.claims: Claims
         self.providers: Mapping[str, Provider]
+        self.operations: Executor
 
     async def start(self) -> None:
         """Open everything; where that fails nothing stays open.
@@ -69,11 +85,7 @@ class Runtime:
             desk = Desk(configuration, book)
             await self._recover(with_connection)
             enter_tenants(book, with_connection, self.clock.now_us())
-            for route_id in configuration.routes:
-                book.open_route(route_id)
-                desk.snapshot_filed(
-                    route_id, stored.last_snapshot_revision(with_connection, route_id)
-                )
+            self._open_routes(desk, configuration)
             self.providers = {
                 "simulator": SimulatorProvider(
                     configuration.policy.routes,
@@ -95,6 +107,7 @@ class Runtime:
             for revision in configuration.tokenizer_revisions:
                 await asyncio.to_thread(tokenizer, revision)  # loaded before the first request
             self.observe_routes()
+            await self._open_operations()
         except BaseException:
             self.store.close()
             raise
@@ -107,6 +120,8 @@ class Runtime:
     async def stop(self) -> None:
         """Stop taking requests, let what runs end, file its receipts, close the ledger."""
         self._problems["stop"] = "the server is stopping"
+        anywhere.unserve(self._ledger)
+        await self._socket.close()
         await self.journey.drain(DRAIN_SECONDS)
         for task in self._tasks:
             task.cancel()
@@ -127,6 +142,51 @@ class Runtime:
         if "start" not in self._problems and not self.store.healthy:
             problems.append(f"the ledger can't be written: {self.store.last_error}")
         return not problems, tuple(problems)
+
+    async def apply(self, records: Sequence[Record]) -> None:
+        """Follow what an operation has made durable: what changed is in force from here on.
+
+        Raises nothing of its own: where the server can't follow, /readyz says so (a restart can).
+        """
+        try:
+            await self._followed({type(record) for record in records}, records)
+        except Exception as fault:
+            log.exception("the server can't follow an operation that is durable")
+            self._problems["operations"] = (
+                f"an operation is durable and not in force ({type(fault).__name__}); restart"
+            )
+
+    async def _followed(self, kinds: set[type[Record]], records: Sequence[Record]) -> None:
+        connection, desk = self.reader(), self.journey.desk
+        if kinds & CONFIGURED_BY:
+            configuration = configured.load(connection)
+            for revision in configuration.tokenizer_revisions:
+                await asyncio.to_thread(tokenizer, revision)  # before a request needs it
+            for provider in self.providers.values():
+                for task in provider.reconfigure(configuration.policy.routes):
+                    self._supervise(task)
+            # From here to the end without an await: no decision sees a half of it.
+            desk.configuration = configuration
+            self._open_routes(desk, configuration)
+            self.observe_routes()
+        if kinds & {ApiKey, ApiKeyRevocation}:
+            self.keys = KeyRing(stored.active_api_keys(connection))
+        for record in records:
+            if isinstance(record, Tenant):
+                change_quota(desk.book, connection, record, self.clock.now_us())
+
+    async def _open_operations(self) -> None:
+        self.operations = Executor(
+            store=self.store, reader=self.reader, clock=self.clock, apply=self.apply
+        )
+        self._socket = await LocalSocket.open(self._ledger, self.operations)
+        anywhere.serve(self._ledger, self.operations)
+
+    def _open_routes(self, desk: Desk, configuration: configured.Configuration) -> None:
+        connection = self.reader()
+        desk.book.open_routes(configuration.routes)
+        for route_id in configuration.routes:
+            desk.snapshot_filed(route_id, stored.last_snapshot_revision(connection, route_id))
 
     def observe_routes(self) -> None:
         """Give the book the newest snapshot of every route."""
@@ -169,10 +229,28 @@ class Runtime:
 def enter_tenants(book: Book, connection: sqlite3.Connection, now_us: int) -> None:
     """Rebuild every tenant's account from the ledger: quota, spent this period, money held."""
     for tenant in stored.tenants(connection):
-        quota = msgspec.json.decode(tenant.body_json, type=Quota)
-        spent_pico = holds.posted_pico_since(
-            connection, tenant.tenant_id, quota.period_start_us(now_us)
-        )
-        book.set_quota(tenant.tenant_id, quota, now_us=now_us, spent_pico=spent_pico)
+        enter_tenant(book, connection, tenant, now_us)
     for reservation in holds.open_reservations(connection):
         book.hold_unknown_money(reservation.tenant_id, reservation.cost_pico)
+
+
+def enter_tenant(book: Book, connection: sqlite3.Connection, tenant: Tenant, now_us: int) -> None:
+    """Give a tenant the quota of this revision, with what the ledger says it spent this period."""
+    quota = msgspec.json.decode(tenant.body_json, type=Quota)
+    spent_pico = holds.posted_pico_since(
+        connection, tenant.tenant_id, quota.period_start_us(now_us)
+    )
+    book.set_quota(tenant.tenant_id, quota, now_us=now_us, spent_pico=spent_pico)
+
+
+def change_quota(book: Book, connection: sqlite3.Connection, tenant: Tenant, now_us: int) -> None:
+    """Give a running tenant another quota.
+
+    What it has spent stays as the book has it: a settlement that is durable and not yet entered
+    would count twice. Only another time zone, and so another month, has it read again.
+    """
+    quota, held = msgspec.json.decode(tenant.body_json, type=Quota), book.quota(tenant.tenant_id)
+    if held is None or held.time_zone != quota.time_zone:
+        enter_tenant(book, connection, tenant, now_us)
+    else:
+        book.change_quota(tenant.tenant_id, quota)

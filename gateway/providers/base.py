@@ -1,13 +1,13 @@
 """What the journey asks of a provider, whatever stands behind it (PRV-1, PRV-2)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.policy.values import CapacitySnapshot, Priority, Route
 from gateway.providers.outcomes import Outcome
-from gateway.submission import Delta, Message
+from gateway.submission import Delta, Message, Parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,8 @@ class Call:
     max_output_tokens: int
     messages: tuple[Message, ...] = field(repr=False)
     schema: dict[str, object] | None = field(default=None, repr=False)
+    tools_json: str | None = field(default=None, repr=False)
+    parameters: Parameters = field(default_factory=Parameters)
     ignore_eos: bool = False
     seed: int | None = None
     without: frozenset[str] = frozenset()  # optional parameters that the provider refused (RTY-2)
@@ -49,6 +51,10 @@ class Provider(Protocol):
 
     def snapshot(self, route: Route) -> CapacitySnapshot | None:
         """Return what the route's backend last said of its capacity; None: nothing yet."""
+        ...
+
+    def reconfigure(self, routes: Iterable[Route]) -> Sequence[asyncio.Task[None]]:
+        """Serve these routes from now on; return the tasks that were started for the new ones."""
         ...
 
     async def close(self) -> None: ...

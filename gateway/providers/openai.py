@@ -69,23 +69,39 @@ class OpenAIProvider:
         self._clock = clock
         self._credential = credential
         self._patience = patience or Patience()
-        backends = {
-            route.route_id: (route, backend_of(route))
-            for route in routes
-            if route.provider_kind == "openai"
-        }
-        self._backends = {route_id: backend for route_id, (_, backend) in backends.items()}
-        self._sessions = {route_id: self._session() for route_id in backends}
-        self._watches = {
-            route_id: Watch(route, backend.kv_tokens, first_revision(route_id))
-            for route_id, (route, backend) in backends.items()
-            if backend.kv_tokens is not None
-        }
+        self._first_revision = first_revision
+        self._backends: dict[str, Backend] = {}
+        self._sessions: dict[str, aiohttp.ClientSession] = {}
+        self._watches: dict[str, Watch] = {}
         self._running: set[asyncio.Task[None]] = set()
-        self.tasks: Sequence[asyncio.Task[None]] = [
-            asyncio.create_task(self._watch(route_id), name=f"metrics of {route_id}")
-            for route_id in self._watches
-        ]
+        self.tasks: list[asyncio.Task[None]] = []
+        self.reconfigure(routes)
+
+    def reconfigure(self, routes: Iterable[Route]) -> Sequence[asyncio.Task[None]]:
+        """Serve these routes from now on; return the tasks of those whose metrics are new.
+
+        Every address is read before anything changes: BadAddress leaves all as it was.
+        """
+        wanted = [(route, backend_of(route)) for route in routes if route.provider_kind == "openai"]
+        started = []
+        for route, backend in wanted:
+            route_id = route.route_id
+            if self._backends.get(route_id) == backend:
+                continue
+            watched = self._watches.pop(route_id, None)
+            for task in self.tasks:
+                if task.get_name() == _watch_name(route_id):
+                    task.cancel()  # its backend is another one now
+            self._backends[route_id] = backend
+            self._sessions.setdefault(route_id, self._session())
+            if backend.kv_tokens is not None:
+                revision = watched.next_revision if watched else self._first_revision(route_id)
+                watch = self._watches[route_id] = Watch(route, backend.kv_tokens, revision)
+                started.append(
+                    asyncio.create_task(self._watch(route_id, watch), name=_watch_name(route_id))
+                )
+        self.tasks += started
+        return started
 
     def start(self, call: Call) -> "OpenAIAttempt":
         """Begin an attempt; its request leaves as soon as the event loop is free."""
@@ -134,8 +150,8 @@ class OpenAIProvider:
             headers={"User-Agent": "weighbridge", "Accept-Encoding": "identity"},
         )
 
-    async def _watch(self, route_id: str) -> None:
-        """Read one route's metrics every second for as long as the provider lives."""
+    async def _watch(self, route_id: str, watch: Watch) -> None:
+        """Read one route's metrics every second for as long as its backend is this one."""
         backend, session = self._backends[route_id], self._sessions[route_id]
         key = None if backend.key_env is None else self._credential(backend.key_env)
         limit = aiohttp.ClientTimeout(total=METRICS_SECONDS)
@@ -151,10 +167,14 @@ class OpenAIProvider:
                     while chunk := await response.content.read(METRICS_LIMIT_BYTES - len(body)):
                         body += chunk
                     if response.status == 200:
-                        self._watches[route_id].take(body, self._clock.now_us())
+                        watch.take(body, self._clock.now_us())
             except (aiohttp.ClientError, TimeoutError, OSError):
                 pass  # the snapshot's age says it
             await asyncio.sleep(METRICS_SECONDS)
+
+
+def _watch_name(route_id: str) -> str:
+    return f"metrics of {route_id}"
 
 
 class Body(aiohttp.BytesPayload):

@@ -62,6 +62,10 @@ class Watch:
         self._none_waited_us: int | None = None
         self.snapshot: CapacitySnapshot | None = None
 
+    @property
+    def next_revision(self) -> int:
+        return self._revision
+
     def take(self, text: bytes, now_us: int) -> None:
         """Take one reading. Without queue, batch and KV share it is none, and changes nothing."""
         values = read_metrics(text)

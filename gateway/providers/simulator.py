@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -41,6 +41,7 @@ class SimulatedRoute:
     def __init__(self, route: Route, clock: Clock, time_scale: float, first_revision: int) -> None:
         backend = backend_of(route)
         self.route_id = route.route_id
+        self.address = route.address
         self._revision = first_revision
         self._clock = clock
         self.replicas = [
@@ -75,16 +76,35 @@ class SimulatorProvider:
     ) -> None:
         self._clock = clock
         self._time_scale = time_scale
-        self._routes = {
-            route.route_id: SimulatedRoute(route, clock, time_scale, first_revision(route.route_id))
+        self._first_revision = first_revision
+        self._routes: dict[str, SimulatedRoute] = {}
+        self.tasks: list[asyncio.Task[None]] = []
+        self.reconfigure(routes)
+
+    def reconfigure(self, routes: Iterable[Route]) -> Sequence[asyncio.Task[None]]:
+        """Serve these routes from now on; return the tasks of those that are new or moved.
+
+        A route with another address gets new replicas; what runs on the old ones ends there.
+        """
+        opened = [
+            SimulatedRoute(
+                route, self._clock, self._time_scale, self._first_revision(route.route_id)
+            )
             for route in routes
-            if route.provider_kind == "simulator"
-        }
-        self.tasks = [
-            asyncio.create_task(live.run(), name=f"simulator {route_id}.{index}")
-            for route_id, simulated in self._routes.items()
+            if route.provider_kind == "simulator" and not self._serves(route)
+        ]
+        self._routes |= {simulated.route_id: simulated for simulated in opened}
+        started = [
+            asyncio.create_task(live.run(), name=f"simulator {simulated.route_id}.{index}")
+            for simulated in opened
             for index, live in enumerate(simulated.replicas)
         ]
+        self.tasks += started
+        return started
+
+    def _serves(self, route: Route) -> bool:
+        known = self._routes.get(route.route_id)
+        return known is not None and known.address == route.address
 
     def start(self, call: Call) -> "SimulatedAttempt":
         live = self._routes[call.route.route_id].least_loaded()

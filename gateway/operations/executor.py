@@ -1,0 +1,53 @@
+"""Performs operations in the running server, one at a time, on its event loop."""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+
+from gateway.clock import Clock
+from gateway.operations.base import Actor, Done, Operation, Refused, Seen
+from gateway.operations.planning import Prepared, conflict, prepare
+from ledger.records import Record
+from ledger.store import LedgerUnavailable, RecordRefused, Store
+
+
+class Executor:
+    """Plans in a thread, commits through the server's store, then has the server follow."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        reader: Callable[[], sqlite3.Connection],
+        clock: Clock,
+        apply: Callable[[Sequence[Record]], Awaitable[None]],
+    ) -> None:
+        self._store, self._reader, self._clock, self._apply = store, reader, clock, apply
+        self._turn = asyncio.Lock()
+        self.loop = asyncio.get_running_loop()
+
+    async def perform(self, operation: Operation, actor: Actor) -> Done | Refused:
+        """Return what was done, durable and in force, or why nothing was."""
+        async with self._turn:
+            prepared = await asyncio.to_thread(self._prepared, operation, actor)
+            if isinstance(prepared, Refused):
+                return prepared
+            try:
+                await self._store.commit(prepared.records)
+            except RecordRefused:
+                return conflict(operation)
+            except LedgerUnavailable as problem:
+                return unavailable(problem)
+            await self._apply(prepared.records)
+            return prepared.done
+
+    def _prepared(self, operation: Operation, actor: Actor) -> Prepared | Refused:
+        seen = Seen(connection=self._reader(), now_us=self._clock.now_us(), actor=actor)
+        return prepare(operation, seen)
+
+
+def unavailable(problem: LedgerUnavailable) -> Refused:
+    return Refused(
+        code="LEDGER_UNAVAILABLE",
+        message=f"Nothing was written: {problem}. Try again when the ledger can be written.",
+    )

@@ -1,0 +1,49 @@
+"""Every operation by its name, and how one travels as JSON."""
+
+from typing import Any
+
+import msgspec
+
+from gateway.operations import keys, tenants
+from gateway.operations.base import Operation, Refused
+
+MODULES = (keys, tenants)
+
+
+def _found() -> dict[str, type[Operation]]:
+    found: dict[str, type[Operation]] = {}
+    for module in MODULES:
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, Operation) and value is not Operation:
+                found[value.NAME] = value
+    return found
+
+
+OPERATIONS: dict[str, type[Operation]] = dict(sorted(_found().items()))
+
+
+def read(name: str, body: bytes) -> Operation | Refused:
+    """The operation of a name with its fields from JSON, or what is wrong with them."""
+    kind = OPERATIONS.get(name)
+    if kind is None:
+        known = ", ".join(OPERATIONS)
+        return Refused(code="NO_SUCH_OPERATION", message=f"There is no {name[:60]!r}; use: {known}")
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.ValidationError as problem:
+        return Refused(code="INVALID_REQUEST", message=f"{name}: {problem}")
+    except msgspec.DecodeError:
+        return Refused(code="INVALID_REQUEST", message=f"{name}: the body is no JSON object")
+
+
+def described() -> dict[str, Any]:
+    """Each operation with its role, what it does and its fields as JSON Schema."""
+    return {
+        name: {
+            "role": kind.ROLE,
+            "needs_reason": kind.NEEDS_REASON,
+            "summary": (kind.__doc__ or "").strip().splitlines()[0],
+            "schema": msgspec.json.schema(kind),
+        }
+        for name, kind in OPERATIONS.items()
+    }
