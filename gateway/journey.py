@@ -233,6 +233,8 @@ class Journey:
                 max_output_tokens=weighed.request.budget.max_output_tokens,
                 messages=submission.messages,
                 schema=submission.schema,
+                tools_json=submission.tools_json,
+                parameters=submission.parameters,
                 ignore_eos=submission.ignore_eos,
                 seed=submission.seed,
             )

@@ -20,7 +20,7 @@ class PieceLog:
     def append(self, piece: Piece) -> None:
         self._pieces.append(piece)
         if isinstance(piece, Delta):
-            self.size_chars += len(piece.text)
+            self.size_chars += piece.size_chars
         else:
             self.ended = True
         for waiter in self._waiters:

@@ -34,12 +34,34 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """How an answer is to be made, as its caller asked; None: as the provider does by itself.
+
+    What ends in `_json` is OpenAI's value as canonical JSON text, passed on as it is. Nothing of
+    this is recorded: a stop sequence or a schema can quote the prompt (SEC-1).
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    stop: tuple[str, ...] = field(default=(), repr=False)
+    logit_bias_json: str | None = field(default=None, repr=False)
+    tool_choice_json: str | None = field(default=None, repr=False)
+    parallel_tool_calls: bool | None = None
+    response_format_json: str | None = field(default=None, repr=False)
+    reasoning_effort: str | None = None
+    logprobs: bool = False
+    top_logprobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """A parsed, authenticated request before it is weighed. None: filled from the defaults."""
 
     caller: Caller
     logical_model: str
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...] = field(repr=False)
     stream: bool = False
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
@@ -55,10 +77,11 @@ class Submission:
     side_effects: bool = False
     session_id: str = ""
     tags: tuple[tuple[str, str], ...] = ()
-    tools_json: str | None = None  # counted by the tokenizer, never recorded
+    tools_json: str | None = field(default=None, repr=False)  # counted, never recorded
     schema: dict[str, object] | None = field(default=None, repr=False)
     ignore_eos: bool = False
     seed: int | None = None
+    parameters: Parameters = field(default_factory=Parameters)
     claim: Claim | None = None
 
 
@@ -88,16 +111,38 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delta:
-    """A piece of the answer as it arrives: `tokens` tokens' worth of text."""
+class ToolCallPiece:
+    """A piece of one tool call of an answer; pieces with the same index belong together.
 
-    text: str
+    The first piece of an index has its id and name; the arguments are the pieces' one after the
+    other, JSON text that is whole only at the end.
+    """
+
+    index: int
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """A piece of the answer as it arrives: `tokens` tokens' worth of text or of tool calls."""
+
+    text: str = field(repr=False)
     tokens: int
+    tool_calls: tuple[ToolCallPiece, ...] = ()
+    logprobs_json: str | None = field(default=None, repr=False)  # OpenAI's `logprobs` of a choice
+
+    @property
+    def size_chars(self) -> int:
+        """Return how much of it memory holds, in characters."""
+        calls = sum(len(call.arguments) + len(call.name or "") for call in self.tool_calls)
+        return len(self.text) + calls + len(self.logprobs_json or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """The end of a journey: how the answer finished, and its durable receipt."""
 
-    finish_reason: str | None  # stop | length | None where it did not finish
+    finish_reason: str | None  # stop | length | tool_calls | None where it did not finish
     filed: Filed
