@@ -4,6 +4,7 @@
 `ledger.store` writes them. `base` says how to add a record or a field.
 """
 
+from ledger.records.attempts import AttemptDecision
 from ledger.records.base import Index, Record, label_field
 from ledger.records.control import ControlAction
 from ledger.records.fleet import (
@@ -47,6 +48,7 @@ RECORDS: tuple[type[Record], ...] = (
     ControlAction,
     IdempotencyKey,
     Draft,
+    AttemptDecision,
 )
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "ApiKey",
     "ApiKeyRevocation",
     "Attempt",
+    "AttemptDecision",
     "AttemptEvent",
     "CapacitySnapshotRecord",
     "ControlAction",

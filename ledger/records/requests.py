@@ -185,6 +185,8 @@ class Receipt(Record, frozen=True, kw_only=True):
 
 class TraceEvent(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "trace_event"
+    VERSION: ClassVar[int] = 2
+    SINCE: ClassVar[dict[str, int]] = {"trace_id": 2}
     INDEXES: ClassVar[Indexes] = (Index("trace_event_request", "request_id"),)
     LABEL: ClassVar[str] = "request_id"
     event: str
@@ -195,6 +197,7 @@ class TraceEvent(Record, frozen=True, kw_only=True):
     reasons: str  # space-separated
     budget_json: str
     snapshot_revision: int | None
+    trace_id: str | None = None  # W3C, 32 hexadecimal digits
 
 
 class IdempotencyKey(Record, frozen=True, kw_only=True):
