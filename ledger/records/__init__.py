@@ -17,6 +17,15 @@ from ledger.records.fleet import (
     RoutePolicyRecord,
     Tenant,
 )
+from ledger.records.reconciliation import (
+    CurrencyRate,
+    Discrepancy,
+    Invoice,
+    InvoiceLine,
+    PeriodLock,
+    Reconciliation,
+    ReconciliationSignOff,
+)
 from ledger.records.requests import (
     Attempt,
     AttemptEvent,
@@ -49,6 +58,13 @@ RECORDS: tuple[type[Record], ...] = (
     IdempotencyKey,
     Draft,
     AttemptDecision,
+    Invoice,
+    InvoiceLine,
+    CurrencyRate,
+    Reconciliation,
+    Discrepancy,
+    ReconciliationSignOff,
+    PeriodLock,
 )
 
 __all__ = [
@@ -60,13 +76,20 @@ __all__ = [
     "AttemptEvent",
     "CapacitySnapshotRecord",
     "ControlAction",
+    "CurrencyRate",
+    "Discrepancy",
     "Draft",
     "EvaluationResult",
     "IdempotencyKey",
     "Index",
+    "Invoice",
+    "InvoiceLine",
     "ModelIdentity",
+    "PeriodLock",
     "RateTableRecord",
     "Receipt",
+    "Reconciliation",
+    "ReconciliationSignOff",
     "Record",
     "Reservation",
     "RouteDecision",
