@@ -150,6 +150,46 @@ class PriorityShare(Value, frozen=True, kw_only=True):
     kv_permille: int = 1000
 
 
+class RetryRule(Value, frozen=True, kw_only=True):
+    """When a request may be tried again or elsewhere after an attempt ended badly (RTY-1).
+
+    The retries and fallbacks of a minute stay within a share of its requests, or within
+    `least_per_minute` where that is more: little traffic needs a budget, too.
+    """
+
+    budget_permille: int = 200
+    least_per_minute: int = 10
+    backoff_us: int = 100_000  # before the second attempt on a route; doubled for each further one
+    backoff_most_us: int = 5_000_000
+
+
+class HedgeRule(Value, frozen=True, kw_only=True):
+    """When a second attempt starts beside a silent first one, and how many of them (HDG-1)."""
+
+    delay_us: int
+    budget_permille: int = 50
+    least_per_minute: int = 2
+
+
+class BreakerRule(Value, frozen=True, kw_only=True):
+    """When a route is taken out of traffic, and for how long (RTY-2)."""
+
+    failures: int = 5  # in a window, and at least
+    failed_permille: int = 500  # of what ended there, before it opens
+    window_us: int = 30_000_000
+    open_us: int = 10_000_000  # then one request may try
+    when_all_unhealthy: Literal["refuse", "try_all"] = "refuse"
+
+
+class AttemptRules(Value, frozen=True, kw_only=True):
+    """What may follow a request's first attempt. `limit` counts all attempts of one request."""
+
+    limit: int = 1
+    retry: RetryRule = RetryRule()
+    hedge: HedgeRule | None = None
+    breaker: BreakerRule | None = None
+
+
 class RoutePolicy(Value, frozen=True, kw_only=True):
     """A published policy revision: the whole of what routing may follow."""
 
@@ -168,6 +208,7 @@ class RoutePolicy(Value, frozen=True, kw_only=True):
     probe_allowance: int = 1
     queue_shares: tuple[PriorityShare, ...] = ()
     retry_after_ms: int = 1_000
+    attempts: AttemptRules = AttemptRules()
 
 
 class CapacitySnapshot(Value, frozen=True, kw_only=True):
