@@ -1,8 +1,8 @@
 """Admission and routing of one request: a pure function from values to a value (ADM-1, ADM-2)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from gateway.policy import canary, fallback, limits
+from gateway.policy import canary, candidates, fallback, limits
 from gateway.policy.caps import Caps
 from gateway.policy.estimates import Scale, Weighing
 from gateway.policy.filters import Bounds, Filter, has_all, sift
@@ -57,21 +57,21 @@ def decide(
     left, fell, emptied = sift(bounds, weighings)
     if left:
         winner, order = first(policy.ordering, left)
-        return _accepted(case, bounds, winner, order, _primaries(weighings, fell))
+        return _accepted(case, bounds, winner, order, candidates.primaries(weighings, fell))
     found = fallback.search(
         scale, bounds, fallback.origins_of(weighings, fell), by_id, case.foreign_routes()
     )
-    candidates = (*_primaries(weighings, fell), *_fallbacks(found))
+    looked_at = (*candidates.primaries(weighings, fell), *candidates.fallbacks(found))
     if found.left:
         winner, order = first(policy.ordering, [each.weighing for each in found.left])
         reached = next(each for each in found.left if each.weighing is winner)
-        return _accepted(case, bounds, winner, order, candidates, reached)
+        return _accepted(case, bounds, winner, order, looked_at, reached)
     code = _code(emptied, routes, request)
     named = limits.of_emptied(code, scale, bounds, caps, weighings, fell, routes)
     health_alone = bool(fell) and emptied is not None and emptied.opens == "unhealthy"
     if health_alone and _LASTING_LIMITS.isdisjoint(fell.values()):
-        return _rejected(case, code, named, candidates, http_status=UNHEALTHY_HTTP_STATUS)
-    return _rejected(case, code, named, candidates)
+        return _rejected(case, code, named, looked_at, http_status=UNHEALTHY_HTTP_STATUS)
+    return _rejected(case, code, named, looked_at)
 
 
 class _Case:
@@ -139,7 +139,7 @@ def _accepted(
     bounds: Bounds,
     winner: Weighing,
     order: str,
-    candidates: tuple[Candidate, ...],
+    looked_at: tuple[Candidate, ...],
     reached: fallback.Reached | None = None,
 ) -> Decision:
     route = winner.route
@@ -158,7 +158,7 @@ def _accepted(
     return Decision(
         request_id=case.request.request_id,
         status="accepted",
-        candidates=candidates,
+        candidates=looked_at,
         reasons=tuple(reasons),
         route_id=route.route_id,
         identity_id=route.identity_id,
@@ -179,7 +179,7 @@ def _rejected(
     case: _Case,
     code: str,
     named: tuple[Limit, ...] = (),
-    candidates: tuple[Candidate, ...] = (),
+    looked_at: tuple[Candidate, ...] = (),
     *,
     http_status: int | None = None,
 ) -> Decision:
@@ -190,7 +190,7 @@ def _rejected(
     return Decision(
         request_id=case.request.request_id,
         status="rejected",
-        candidates=candidates,
+        candidates=looked_at,
         reason_code=code,
         limits=named,
         conditional_on=reason.conditional_on,
@@ -199,48 +199,4 @@ def _rejected(
         input_tokens=min(counts, default=0),
         release_id=case.plan.release_id if case.plan is not None else None,
         arm=case.arm.arm if case.arm is not None else None,
-    )
-
-
-def _primaries(weighings: Iterable[Weighing], fell: Mapping[str, str]) -> tuple[Candidate, ...]:
-    return tuple([_candidate(w, "primary", fell.get(w.route.route_id), None) for w in weighings])
-
-
-def _fallbacks(found: fallback.Search) -> tuple[Candidate, ...]:
-    """Return the routes that edges led to, then the edges that were refused, as candidates."""
-    reached = [
-        _candidate(
-            each.weighing,
-            "fallback",
-            found.fell.get(each.weighing.route.route_id),
-            each.edge.from_route,
-        )
-        for each in found.reached
-    ]
-    refused = [
-        Candidate(
-            route_id=edge.to_route,
-            role="fallback",
-            fell_at=condition,
-            input_tokens=0,
-            via_route=edge.from_route,
-        )
-        for edge, condition in found.refused
-    ]
-    return (*reached, *refused)
-
-
-def _candidate(w: Weighing, role: str, fell_at: str | None, via: str | None) -> Candidate:
-    known = w.tokens is not None
-    return Candidate(
-        route_id=w.route.route_id,
-        role="fallback" if role == "fallback" else "primary",
-        fell_at=fell_at,
-        input_tokens=w.tokens or 0,
-        ttft_us=w.ttft_us if known else None,
-        e2e_us=w.e2e_us if known else None,
-        cost_pico=w.cost_pico if known else None,
-        queue_us=w.queue_us if known else None,
-        prefill_us=w.prefill_us if known else None,
-        via_route=via,
     )

@@ -59,14 +59,20 @@ def search(
     origins: list[Origin],
     routes: Mapping[str, Route],
     foreign: frozenset[str],
+    *,
+    tried: frozenset[str] = frozenset(),
+    outcome_unknown: bool = False,
 ) -> Search:
     """Return what the edges from `origins` lead to, nearest first.
+
+    `tried`: routes that this request was on before, which are no targets; `outcome_unknown`: the
+    end of an attempt there isn't known.
 
     Each hop is sifted by every hard filter; only when nobody of a hop is left do the edges of
     those that fell lead on. A route is weighed at most once and never one that is among `origins`,
     so no walk loops, whatever the edges are.
     """
-    seen = {origin.route.route_id for origin in origins}
+    seen = {origin.route.route_id for origin in origins} | tried
     reached: list[Reached] = []
     refused: list[Refused] = []
     fell: dict[str, str] = {}
@@ -80,7 +86,15 @@ def search(
                 if target.route_id in seen:
                     continue
                 weighing = scale.weigh((target,))[0]
-                broken = broken_condition(edge, origin, weighing, scale, bounds, foreign)
+                broken = broken_condition(
+                    edge,
+                    origin,
+                    weighing,
+                    scale,
+                    bounds,
+                    foreign,
+                    outcome_unknown=outcome_unknown,
+                )
                 if broken is not None:
                     refused.append(Refused(edge, broken))
                     continue

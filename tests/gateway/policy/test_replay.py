@@ -23,7 +23,7 @@ from tests.policy_factories import (
 )
 
 CORPUS_CASES = 3_000
-CORPUS_DIGEST = "b9daa8685d400ea8aa41d8fa9a4874520aae540ff1a5bd8ad65e4b821bdd24b3"
+CORPUS_DIGEST = "f9d08e15205039ae203c9f89413a9990d45f8fc87760009d320bbcad26d3c9c5"
 DECISIONS_DIGEST = {"policy-1": "7b4c4e1ae42c61da35e3dcec164376367f4eb3a923522d423acf7306ad09bff8"}
 """Of every revision of the deciding code, what it decides on the corpus."""
 

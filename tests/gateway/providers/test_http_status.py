@@ -78,8 +78,9 @@ def test_of_two_cooldowns_the_longer_wins():
 def test_a_clients_error_has_a_cooldown_only_where_the_server_gave_one():
     assert verdict(400, {}, NOW_US).retry_after_ms is None
     assert verdict(409, {"retry-after": "2"}, NOW_US) == Verdict(
-        ended="rejected", reason="PROVIDER_REFUSED", retry_after_ms=2_000
+        ended="rejected", reason="PROVIDER_CONFLICT", retry_after_ms=2_000
     )
+    assert verdict(425, {}, NOW_US).reason == "PROVIDER_TOO_EARLY"
 
 
 @given(st.integers(0, 999), st.text(max_size=40))
