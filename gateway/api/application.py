@@ -7,7 +7,13 @@ from collections.abc import Awaitable, Callable
 
 from gateway import metrics
 from gateway.api import errors, reports
-from gateway.api.auth import SCOPE_INFERENCE, SCOPE_RECEIPTS, SCOPE_REPORTS
+from gateway.api.auth import (
+    SCOPE_ADMINISTER,
+    SCOPE_INFERENCE,
+    SCOPE_OPERATE,
+    SCOPE_RECEIPTS,
+    SCOPE_REPORTS,
+)
 from gateway.api.errors import Failure
 from gateway.api.headers import repeated_problem
 from gateway.api.health import Health
@@ -28,6 +34,7 @@ from gateway.api.http import (
 )
 from gateway.api.native import Reports, Requests
 from gateway.api.openai import ChatCompletions, Models
+from gateway.api.operating import Operations
 from gateway.api.ports import Ports
 from gateway.api.problems import invalid
 from gateway.api.replies import failed, failed_natively
@@ -41,6 +48,7 @@ DEFAULT_BODY_LIMIT_BYTES = 1_048_576
 
 _PREFIXES = ("/v1/", "/api/v1/")
 _NATIVE_PREFIX = "/api/"
+OPERATIONS = "/api/v1/operations"
 _EXACT = frozenset({"/v1", "/api/v1", "/healthz", "/readyz", "/metrics"})
 
 ForCaller = Callable[[Request, Caller], Awaitable[Response | None]]
@@ -66,6 +74,7 @@ class Application:
         self._body_limit_bytes = body_limit_bytes
         models, requests, health = Models(ports), Requests(ports), Health(ports)
         report = Reports(ports)
+        operating = Operations(ports, body_limit_bytes)
         chat = ChatCompletions(ports, body_limit_bytes)
         self.table = Table(
             (
@@ -79,6 +88,8 @@ class Application:
                     self._keyed("GET", path, path.rpartition("/")[2], report.report)
                     for path in reports.PATHS
                 ),
+                self._keyed("GET", OPERATIONS, "operations", operating.listed),
+                self._keyed("POST", f"{OPERATIONS}/{{id}}", "operation", operating.perform),
                 _open("/healthz", "healthz", health.alive),
                 _open("/readyz", "readyz", health.ready),
                 _open("/metrics", "metrics", health.metrics),
@@ -135,6 +146,8 @@ class Application:
         scopes: tuple[str, ...] = (SCOPE_INFERENCE,)
         if path in reports.PATHS:
             scopes = (SCOPE_RECEIPTS, SCOPE_REPORTS)
+        elif path.startswith(OPERATIONS):
+            scopes = (SCOPE_OPERATE, SCOPE_ADMINISTER)
         elif path.startswith(_NATIVE_PREFIX):
             scopes = (SCOPE_RECEIPTS,)
 

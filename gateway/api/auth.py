@@ -11,8 +11,10 @@ from ledger.records import ApiKey
 SCOPE_INFERENCE = "inference"
 SCOPE_RECEIPTS = "receipts"
 SCOPE_REPORTS = "reports"  # the costs of every tenant, not only the key's own
+SCOPE_OPERATE = "operate"  # operations that need the role operator
+SCOPE_ADMINISTER = "administer"  # every operation
 ALL_SCOPES = (SCOPE_INFERENCE, SCOPE_RECEIPTS)  # what a tenant's key has unless told otherwise
-KNOWN_SCOPES = (*ALL_SCOPES, SCOPE_REPORTS)
+KNOWN_SCOPES = (*ALL_SCOPES, SCOPE_REPORTS, SCOPE_OPERATE, SCOPE_ADMINISTER)
 
 KEY_RANDOM_BYTES = 35  # 280 bits: whole base32 characters, and above the 256 that are asked for
 KEY_LIMIT_CHARS = 128  # a longer one isn't hashed

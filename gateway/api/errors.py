@@ -35,6 +35,7 @@ class Failure:
     request_id: str | None = None
     receipt: Mapping[str, Any] | None = None
     allow: str | None = None  # the methods that a 405 names
+    problems: tuple[str, ...] = ()  # everything that is wrong, where there is more to say
 
 
 # Codes of HTTP itself: status, what the caller can do.
@@ -223,6 +224,7 @@ def problem_body(failure: Failure) -> bytes:
             "retryable": failure.retryable,
             "caller_action": failure.caller_action,
             "request_id": failure.request_id,
+            **({"problems": failure.problems} if failure.problems else {}),
         }
     )
 

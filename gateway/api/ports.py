@@ -7,6 +7,7 @@ from typing import Protocol
 from gateway.api.auth import KeyRing
 from gateway.clock import Clock
 from gateway.idempotency import Claims
+from gateway.operations.base import Actor, Done, Operation, Refused
 from gateway.submission import Delta, Ended, Refusal, Submission
 
 
@@ -51,6 +52,14 @@ class Journey(Protocol):
         ...
 
 
+class Operations(Protocol):
+    """Carries out operations, one at a time."""
+
+    async def perform(self, operation: Operation, actor: Actor) -> Done | Refused:
+        """Returns what was done, durable and in force, or why nothing was."""
+        ...
+
+
 class Ports(Protocol):
     """The running gateway as the API sees it."""
 
@@ -62,6 +71,9 @@ class Ports(Protocol):
     def journey(self) -> Journey: ...
     @property
     def claims(self) -> Claims: ...
+
+    @property
+    def operations(self) -> Operations: ...
 
     def models(self) -> tuple[str, ...]:
         """Returns the logical models of the policy in force, sorted."""

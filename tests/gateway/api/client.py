@@ -10,6 +10,7 @@ from gateway.api.auth import ALL_SCOPES, KEY_RANDOM_BYTES, KeyRing, mint_key
 from gateway.api.ports import Run
 from gateway.clock import VirtualClock
 from gateway.idempotency import Claims
+from gateway.operations.base import Refused
 from gateway.submission import Delta, Ended, Filed, Refusal, Submission
 from ledger.reading import connect_read_only
 from tests.factories import NOW_US, receipt
@@ -92,6 +93,13 @@ def keys_of(*tenants, scopes=ALL_SCOPES, **fields):
     return {tenant: key for tenant, (key, _) in made.items()}, KeyRing(r for _, r in made.values())
 
 
+class NoOperations:
+    """A server in which nothing can be changed: the tests of operations have a real one."""
+
+    async def perform(self, operation, actor):
+        return Refused(code="CONFLICT", message="nothing can be changed here")
+
+
 class SmallGateway:
     """The ports of the API over a SmallJourney and a ledger file."""
 
@@ -101,6 +109,7 @@ class SmallGateway:
         self.journey = SmallJourney()
         self.claims = Claims(self.clock, "a secret", self.reader)
         self.problems: tuple[str, ...] = ()
+        self.operations = NoOperations()
         self._ledger_path = ledger_path
 
     def models(self):

@@ -15,6 +15,8 @@ URLS = {
     ("GET", "/api/v1/costs"): "receipts reports",
     ("GET", "/api/v1/slo"): "receipts reports",
     ("GET", "/api/v1/releases"): "receipts reports",
+    ("GET", "/api/v1/operations"): "operate administer",
+    ("POST", "/api/v1/operations/{id}"): "operate administer",
     ("GET", "/healthz"): "",
     ("GET", "/readyz"): "",
     ("GET", "/metrics"): "",
