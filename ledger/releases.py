@@ -158,14 +158,20 @@ def wilson_interval(
     """The score interval of a proportion. ValueError for counts that are none."""
     if not 0 <= good <= count or count == 0:
         raise ValueError(f"no proportion of {good} in {count}")
+    low, high = score_interval(good / count, count, confidence)
+    return (0.0 if good == 0 else low), (1.0 if good == count else high)
+
+
+def score_interval(share: float, count: float, confidence: float) -> tuple[float, float]:
+    """The score interval of a share that counts as `count` independent ones (an effective count).
+
+    Clipped to 0..1.
+    """
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    share = good / count
     centre = share + z * z / (2 * count)
-    spread = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    spread = z * math.sqrt(max(0.0, share * (1 - share)) / count + z * z / (4 * count * count))
     scale = 1 + z * z / count
-    low = 0.0 if good == 0 else (centre - spread) / scale
-    high = 1.0 if good == count else (centre + spread) / scale
-    return low, high
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
 def newcombe_interval(
@@ -178,7 +184,23 @@ def newcombe_interval(
     (good_1, count_1), (good_2, count_2) = first, second
     low_1, high_1 = wilson_interval(good_1, count_1, confidence)
     low_2, high_2 = wilson_interval(good_2, count_2, confidence)
-    share_1, share_2 = good_1 / count_1, good_2 / count_2
+    return _hybrid((good_1 / count_1, low_1, high_1), (good_2 / count_2, low_2, high_2))
+
+
+def newcombe_of_shares(
+    first: tuple[float, float], second: tuple[float, float], confidence: float = RATIO_CONFIDENCE
+) -> tuple[float, float]:
+    """As `newcombe_interval`, of shares with their effective counts."""
+    (share_1, count_1), (share_2, count_2) = first, second
+    low_1, high_1 = score_interval(share_1, count_1, confidence)
+    low_2, high_2 = score_interval(share_2, count_2, confidence)
+    return _hybrid((share_1, low_1, high_1), (share_2, low_2, high_2))
+
+
+def _hybrid(
+    first: tuple[float, float, float], second: tuple[float, float, float]
+) -> tuple[float, float]:
+    (share_1, low_1, high_1), (share_2, low_2, high_2) = first, second
     difference = share_1 - share_2
     low = difference - math.hypot(share_1 - low_1, high_2 - share_2)
     high = difference + math.hypot(high_1 - share_1, share_2 - low_2)

@@ -13,7 +13,8 @@ LINES_LIMIT = 400
 PURE = (
     "gateway/policy", "gateway/phases.py", "gateway/settling.py", "ledger/money.py",
     "ledger/rates.py", "ledger/chain.py", "ledger/quantiles.py", "ledger/histograms.py",
-    "ledger/slo.py", "ledger/slo_burn.py", "ledger/releases.py", "simulator",
+    "ledger/slo.py", "ledger/slo_burn.py", "ledger/releases.py", "ledger/strata.py",
+    "ledger/peeking.py", "ledger/rollouts.py", "simulator",
 )  # fmt: skip
 # The simulator's shells: they read traces and write reports.
 SHELLS = {"simulator/trace_files.py", "simulator/report.py", "simulator/client_fits.py",
