@@ -6,7 +6,16 @@
 
 from ledger.records.attempts import AttemptDecision
 from ledger.records.base import Index, Record, label_field
-from ledger.records.control import ControlAction
+from ledger.records.control import (
+    ActionOverride,
+    ControlAction,
+    Notification,
+    ReleaseRecord,
+    RolloutEvaluation,
+    RolloutRecord,
+    SloDefinitionRecord,
+    SloEvaluation,
+)
 from ledger.records.fleet import (
     ApiKey,
     ApiKeyRevocation,
@@ -65,10 +74,18 @@ RECORDS: tuple[type[Record], ...] = (
     Discrepancy,
     ReconciliationSignOff,
     PeriodLock,
+    ActionOverride,
+    Notification,
+    ReleaseRecord,
+    RolloutEvaluation,
+    RolloutRecord,
+    SloDefinitionRecord,
+    SloEvaluation,
 )
 
 __all__ = [
     "RECORDS",
+    "ActionOverride",
     "ApiKey",
     "ApiKeyRevocation",
     "Attempt",
@@ -85,16 +102,22 @@ __all__ = [
     "Invoice",
     "InvoiceLine",
     "ModelIdentity",
+    "Notification",
     "PeriodLock",
     "RateTableRecord",
     "Receipt",
     "Reconciliation",
     "ReconciliationSignOff",
     "Record",
+    "ReleaseRecord",
     "Reservation",
+    "RolloutEvaluation",
+    "RolloutRecord",
     "RouteDecision",
     "RoutePolicyRecord",
     "Settlement",
+    "SloDefinitionRecord",
+    "SloEvaluation",
     "Tenant",
     "TraceEvent",
     "label_field",
