@@ -26,6 +26,7 @@ from ledger.records.fleet import (
     RoutePolicyRecord,
     Tenant,
 )
+from ledger.records.outcomes import OutcomeReport
 from ledger.records.reconciliation import (
     CurrencyRate,
     Discrepancy,
@@ -81,6 +82,7 @@ RECORDS: tuple[type[Record], ...] = (
     RolloutRecord,
     SloDefinitionRecord,
     SloEvaluation,
+    OutcomeReport,
 )
 
 __all__ = [
@@ -103,6 +105,7 @@ __all__ = [
     "InvoiceLine",
     "ModelIdentity",
     "Notification",
+    "OutcomeReport",
     "PeriodLock",
     "RateTableRecord",
     "Receipt",
