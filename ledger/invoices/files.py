@@ -1,0 +1,156 @@
+"""A report's bytes as text, as JSON with places, or as CSV rows with places. Pure."""
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from json.scanner import py_make_scanner  # type: ignore[attr-defined] # stubs know the C one
+from typing import Any
+
+from ledger.invoices.fields import Fields, Number
+from ledger.invoices.values import Unreadable
+
+FILE_LIMIT_BYTES = 32 << 20
+TEXT_LIMIT_BYTES = 128 << 20  # of a compressed file, unpacked
+CELL_LIMIT_CHARS = 16_384
+COLUMNS_LIMIT = 400
+
+_GZIP = b"\x1f\x8b"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def text_of(content: bytes) -> str:
+    """The file's text: unpacked where it is gzip, without a byte order mark.
+
+    Unreadable (FILE_TOO_LARGE, COMPRESSION, ENCODING) for what is too large or is no text.
+    """
+    if len(content) > FILE_LIMIT_BYTES:
+        raise Unreadable(
+            "FILE_TOO_LARGE",
+            f"it has {len(content):,} bytes; {FILE_LIMIT_BYTES:,} are the limit: split it by month",
+        )
+    if content.startswith(_GZIP):
+        content = _unpacked(content)
+    encoding = "utf-16" if content.startswith(_UTF16) else "utf-8-sig"
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        raise Unreadable(
+            "ENCODING",
+            f"byte {content[error.start]:#04x} is no {encoding[:6].rstrip('-')}; save it as UTF-8",
+            before.count(b"\n") + 1,
+            error.start - before.rfind(b"\n"),
+        ) from None
+
+
+def _unpacked(content: bytes) -> bytes:
+    try:
+        with gzip.open(io.BytesIO(content)) as packed:
+            text = packed.read(TEXT_LIMIT_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise Unreadable(
+            "COMPRESSION", f"it starts as gzip and can't be unpacked: {error}"
+        ) from None
+    if len(text) > TEXT_LIMIT_BYTES:
+        raise Unreadable("FILE_TOO_LARGE", f"unpacked it has more than {TEXT_LIMIT_BYTES:,} bytes")
+    return text
+
+
+class _Placed(json.JSONDecoder):
+    """Keeps each number as it is printed, and where each object starts."""
+
+    def __init__(self, places: "dict[int, int]") -> None:
+        super().__init__(parse_float=Number, parse_int=Number, parse_constant=_no_number)
+        self.parse_object = self._object
+        self.scan_once = py_make_scanner(self)
+        self._places = places
+
+    def _object(self, start: tuple[str, int], *rest: Any) -> tuple[Any, int]:
+        values, end = json.decoder.JSONObject(  # type: ignore[attr-defined] # not in the stubs
+            start, *rest[:3], _pairs, *rest[4:]
+        )
+        self._places[id(values)] = start[1] - 1
+        return values, end
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Unreadable("DUPLICATE_KEY", f"an object has {twice[:60]!r} twice")
+    return values
+
+
+def _no_number(text: str) -> Any:
+    raise Unreadable("NOT_A_NUMBER", f"{text} is no number of JSON")
+
+
+class Tree:
+    """A JSON document whose objects know their place."""
+
+    def __init__(self, text: str, *, first_line: int = 1) -> None:
+        self._text, self._first = text, first_line
+        self._places: dict[int, int] = {}
+        try:
+            self.root: Any = _Placed(self._places).decode(text)
+        except json.JSONDecodeError as error:
+            raise Unreadable(
+                "JSON", error.msg, first_line - 1 + error.lineno, error.colno
+            ) from None
+        except RecursionError:
+            raise Unreadable("JSON", "it is nested too deeply", first_line) from None
+
+    def fields(self, value: object, what: str) -> Fields:
+        """The object's fields; Unreadable (WRONG_TYPE) where `value` is no object."""
+        if not isinstance(value, dict):
+            raise Unreadable("WRONG_TYPE", f"{what} must be an object", self._first)
+        at = self._places.get(id(value), 0)
+        line = self._text.count("\n", 0, at) + self._first
+        return Fields(value, line=line, column=at - self._text.rfind("\n", 0, at))
+
+
+def csv_rows(text: str) -> tuple[tuple[str, ...], Iterator[Fields]]:
+    """The names of the columns, and the rows by name; each is checked as it is reached."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    header = tuple(next(_checked(reader), ()))
+    if len(header) > COLUMNS_LIMIT:
+        raise Unreadable(
+            "COLUMNS", f"it has {len(header)} columns; {COLUMNS_LIMIT} are the limit", 1
+        )
+    if len(set(header)) != len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        column = len(header) - header[::-1].index(twice)
+        raise Unreadable("COLUMNS", f"the column {twice[:60]!r} is there twice", 1, column)
+    places = {name: number for number, name in enumerate(header, start=1)}
+    return header, _rows(reader, header, places)
+
+
+def _rows(reader: Any, header: tuple[str, ...], places: Mapping[str, int]) -> Iterator[Fields]:
+    started = reader.line_num + 1
+    for cells in _checked(reader):
+        if len(cells) != len(header) and cells:
+            raise Unreadable(
+                "ROW_LENGTH",
+                f"the row has {len(cells)} cells, the heading {len(header)}",
+                started,
+                min(len(cells), len(header)) + 1,
+            )
+        if cells:
+            long = next((name for name, cell in zip(header, cells, strict=True)
+                         if len(cell) > CELL_LIMIT_CHARS), None)  # fmt: skip
+            if long is not None:
+                message = f"{long} has more than {CELL_LIMIT_CHARS:,} characters"
+                raise Unreadable("TOO_LONG", message, started, places[long])
+            yield Fields(dict(zip(header, cells, strict=True)), line=started, columns=places)
+        started = reader.line_num + 1
+
+
+def _checked(reader: Any) -> Iterator[list[str]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise Unreadable("CSV", str(error), reader.line_num) from None
