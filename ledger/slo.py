@@ -9,7 +9,17 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, Protocol
 
-Indicator = Literal["ttft", "queue", "itl", "e2e", "valid_completion", "capacity"]
+Indicator = Literal[
+    "ttft",
+    "queue",
+    "itl",
+    "e2e",
+    "valid_completion",
+    "capacity",
+    "main_path",
+    "cancel_ack",
+    "cost",
+]
 Severity = Literal["page", "ticket"]
 Verdict = Literal["good", "bad"]
 
@@ -17,8 +27,32 @@ MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
 PPM = 1_000_000
-RULES_LIMIT = 8
-LATENCY_INDICATORS: frozenset[Indicator] = frozenset({"ttft", "queue", "itl", "e2e"})
+LATENCY_INDICATORS: frozenset[Indicator] = frozenset({"ttft", "queue", "itl", "e2e", "cancel_ack"})
+ActionKind = Literal[
+    "limit_prefill",
+    "reduce_batch",
+    "shed_priority",
+    "change_quota",
+    "tighten_tokens",
+    "cut_route",
+    "freeze_rollouts",
+    "advise_scaling",
+    "open_incident",
+]
+ACTION_WORDS: dict[ActionKind, str] = {
+    "limit_prefill": "limit prefill concurrency",
+    "reduce_batch": "reduce batch pressure",
+    "shed_priority": "shed a priority",
+    "change_quota": "change a tenant's quota",
+    "tighten_tokens": "tighten a token budget",
+    "cut_route": "cut a route",
+    "freeze_rollouts": "freeze the release",
+    "advise_scaling": "advise scaling",
+    "open_incident": "open an incident",
+}
+
+# What a request without an end says nothing of: it was accepted, cancelled nothing, cost nothing.
+NOT_OF_OPEN: frozenset[Indicator] = frozenset({"capacity", "cancel_ack", "cost", "main_path"})
 
 # Rejections that tell of missing capacity. A tenant's quota, its budget, a policy or an impossible
 # deadline refuses a request that capacity would not have saved (SLO-1).
@@ -42,6 +76,8 @@ class Sliced(Protocol):
     def user_path(self) -> str: ...
     @property
     def arm(self) -> str | None: ...
+    @property
+    def degraded_from(self) -> str | None: ...
 
 
 class Judged(Sliced, Protocol):
@@ -49,8 +85,6 @@ class Judged(Sliced, Protocol):
 
     @property
     def status(self) -> str: ...
-    @property
-    def degraded_from(self) -> str | None: ...
     @property
     def first_token_us(self) -> int | None: ...
     @property
@@ -67,6 +101,12 @@ class Judged(Sliced, Protocol):
     def schema_valid(self) -> int | None: ...
     @property
     def terminal_error_code(self) -> str | None: ...
+    @property
+    def input_tokens(self) -> int: ...
+    @property
+    def cancel_ack_us(self) -> int | None: ...
+    @property
+    def cost_total_pico(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +122,7 @@ class OpenRequest:
     arm: str | None
     accepted_at_us: int
     deadline_us: int
+    degraded_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +136,23 @@ class Selector:
     priorities: tuple[str, ...] = ()
     user_paths: tuple[str, ...] = ()
     arms: tuple[str, ...] = ()
+    degraded: bool | None = None  # None: both
+    input_tokens: tuple[int, int] | None = None  # from <= t < to: a bucket
+    output_tokens: tuple[int, int] | None = None
+
+    @property
+    def by_tokens(self) -> bool:
+        """Whether it asks for a token bucket, which no other property of a request settles."""
+        return self.input_tokens is not None or self.output_tokens is not None
+
+    def covers_tokens(self, receipt: "Judged") -> bool:
+        """Whether the request lies in the token buckets."""
+        return _within(receipt.input_tokens, self.input_tokens) and _within(
+            receipt.output_tokens, self.output_tokens
+        )
 
     def covers(self, receipt: Sliced) -> bool:
-        """Whether the request lies in the slice."""
+        """Whether the request lies in the slice, whatever its tokens."""
         return (
             (not self.priorities or receipt.priority in self.priorities)
             and (not self.tenants or receipt.tenant_id in self.tenants)
@@ -106,7 +161,17 @@ class Selector:
             and (not self.routes or receipt.route_id in self.routes)
             and (not self.user_paths or receipt.user_path in self.user_paths)
             and (not self.arms or receipt.arm in self.arms)
+            and (self.degraded is None or self.degraded == bool(receipt.degraded_from))
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What is done about an objective that burns too fast, and whether a person is asked first."""
+
+    kind: ActionKind
+    target: str = ""  # a priority, route, tenant or model; "": the worst, or all, as the kind says
+    automatic: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +200,27 @@ class SloDefinition:
     degraded_is_valid: bool = False
     rules: tuple[BurnRule, ...] = ()
     left_out: tuple[str, ...] = ()  # default rules that can't hold here, each with its reason
-    control_action: str = ""  # what is done about it (SLO-4)
+    action: Action = Action(kind="open_incident")  # what is done about it (SLO-4)
+    threshold_pico: int | None = None  # of the cost indicator: good is at or below it
+    counted_from_us: int = 0  # a request accepted before belongs to the revision before
+    counted_until_us: int | None = None  # from here on the next revision counts
+    retired: bool = False
     key: str = field(init=False)  # `slo_id@revision`: a new revision is counted anew
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", f"{self.slo_id}@{self.revision}")
+
+    @property
+    def control_action(self) -> str:
+        """The action in words."""
+        words = ACTION_WORDS[self.action.kind]
+        return f"{words} ({self.action.target})" if self.action.target else words
+
+    def counts_at(self, accepted_at_us: int) -> bool:
+        """Whether it is this revision that a request accepted then is counted under."""
+        return self.counted_from_us <= accepted_at_us and (
+            self.counted_until_us is None or accepted_at_us < self.counted_until_us
+        )
 
     @property
     def target(self) -> Fraction:
@@ -151,103 +232,15 @@ class SloDefinition:
         return Fraction(PPM - self.target_ppm, PPM)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """Why a definition is refused: a stable code, and a sentence for whoever declared it."""
-
-    code: Literal[
-        "TARGET_IMPOSSIBLE",
-        "THRESHOLD_MISSING",
-        "PERIOD_INVALID",
-        "WINDOWS_INVALID",
-        "RULE_NEVER_FIRES",
-        "RULE_INSIDE_BUDGET",
-        "TOO_MANY_RULES",
-    ]
-    detail: str
-
-
-def problems(definition: SloDefinition) -> tuple[Problem, ...]:
-    """Every reason to refuse the definition (SLO-5); empty where it may be declared."""
-    found: list[Problem] = []
-    if not 0 < definition.target_ppm < PPM:
-        detail = f"a target of {definition.target_ppm} ppm leaves no budget; choose 1..999999"
-        return (Problem(code="TARGET_IMPOSSIBLE", detail=detail),)
-    needs_threshold = definition.indicator in LATENCY_INDICATORS
-    if needs_threshold and (definition.threshold_us is None or definition.threshold_us <= 0):
-        detail = f"{definition.indicator} needs a threshold_us above 0"
-        found.append(Problem(code="THRESHOLD_MISSING", detail=detail))
-    if definition.period_us <= 0:
-        found.append(Problem(code="PERIOD_INVALID", detail="period_us must be above 0"))
-    if len(definition.rules) > RULES_LIMIT:
-        detail = f"{len(definition.rules)} rules; at most {RULES_LIMIT}"
-        found.append(Problem(code="TOO_MANY_RULES", detail=detail))
-    for rule in definition.rules:
-        reason = rule_problem(rule, definition.budget, definition.period_us)
-        if reason is not None:
-            found.append(reason)
-    return tuple(found)
-
-
-def rule_problem(rule: BurnRule, budget: Fraction, period_us: int) -> Problem | None:
-    """Why the rule can't hold for this budget and period; None where it can."""
-    if not 0 < rule.short_us < rule.long_us <= period_us:
-        detail = f"{rule.name}: needs 0 < short window < long window <= period"
-        return Problem(code="WINDOWS_INVALID", detail=detail)
-    if rule.factor * budget >= 1:
-        detail = (
-            f"{rule.name}: factor {float(rule.factor):g} x budget {float(budget):g} >= 1, "
-            "so not even all bad would alert"
-        )
-        return Problem(code="RULE_NEVER_FIRES", detail=detail)
-    if rule.factor <= 1:
-        detail = f"{rule.name}: factor {float(rule.factor):g} <= 1 would alert inside the budget"
-        return Problem(code="RULE_INSIDE_BUDGET", detail=detail)
-    return None
-
-
-# name, severity, share of the budget that the long window may use up, long and short window
-_DEFAULT_RULES: tuple[tuple[str, Severity, Fraction, int, int], ...] = (
-    ("fast", "page", Fraction(2, 100), HOUR_US, 5 * MINUTE_US),
-    ("slow", "page", Fraction(5, 100), 6 * HOUR_US, 30 * MINUTE_US),
-    ("ticket", "ticket", Fraction(10, 100), DAY_US, 2 * HOUR_US),
-)
-
-
-def default_rules(
-    target_ppm: int, period_us: int = 30 * DAY_US
-) -> tuple[tuple[BurnRule, ...], tuple[str, ...]]:
-    """The default rules that hold for a target and period, and why each other was left out.
-
-    For 30 days: 14.4 over 1 h and 5 min, 6 over 6 h and 30 min, 3 over 1 d and 2 h. A factor is
-    the budget's share x period / long window, so it scales with the period (SLO-5).
-    """
-    budget = Fraction(PPM - target_ppm, PPM)
-    kept: list[BurnRule] = []
-    left_out: list[str] = []
-    for name, severity, share, long_us, short_us in _DEFAULT_RULES:
-        rule = BurnRule(
-            name=name,
-            severity=severity,
-            factor=share * Fraction(period_us, long_us),
-            long_us=long_us,
-            short_us=short_us,
-        )
-        problem = rule_problem(rule, budget, period_us)
-        if problem is None:
-            kept.append(rule)
-        else:
-            left_out.append(f"{problem.code}: {problem.detail}")
-    return tuple(kept), tuple(left_out)
-
-
 def judge(definition: SloDefinition, receipt: Judged) -> Verdict | None:
     """How the request counts: good, bad, or None where it is not in the denominator (SLO-0)."""
     return judge_covered(definition, receipt) if definition.selector.covers(receipt) else None
 
 
 def judge_covered(definition: SloDefinition, receipt: Judged) -> Verdict | None:
-    """As `judge`, of a request that the caller knows to lie in the selector's slice."""
+    """As `judge`, of a request that the caller knows to lie in the slice but for its tokens."""
+    if definition.selector.by_tokens and not definition.selector.covers_tokens(receipt):
+        return None
     return _JUDGES[definition.indicator](definition, receipt)
 
 
@@ -256,7 +249,9 @@ def judge_open(definition: SloDefinition, request: OpenRequest, now_us: int) -> 
 
     None while it may still be good, and where the objective doesn't cover it (SLO-7).
     """
-    if definition.indicator == "capacity" or not definition.selector.covers(request):
+    if definition.indicator in NOT_OF_OPEN or definition.selector.by_tokens:
+        return None
+    if not definition.selector.covers(request):
         return None
     return "bad" if now_us - request.accepted_at_us > request.deadline_us else None
 
@@ -323,6 +318,35 @@ def _judge_capacity(definition: SloDefinition, receipt: Judged) -> Verdict | Non
     return "bad" if receipt.terminal_error_code in CAPACITY_CODES else None
 
 
+def _judge_main_path(definition: SloDefinition, receipt: Judged) -> Verdict | None:
+    """Of completed requests: degraded ones are bad, for a rising share is an incident (SLO-4)."""
+    if receipt.status != "completed":
+        return None
+    return "good" if receipt.degraded_from is None else "bad"
+
+
+def _judge_cancel_ack(definition: SloDefinition, receipt: Judged) -> Verdict | None:
+    """Of requests whose cancel was sent: it was acknowledged in time."""
+    if receipt.cancel_ack_us is None:
+        return None
+    late = definition.threshold_us is None or receipt.cancel_ack_us > definition.threshold_us
+    return "bad" if late else "good"
+
+
+def _judge_cost(definition: SloDefinition, receipt: Judged) -> Verdict | None:
+    """Of requests that cost something: they gave a valid result, at or below the threshold."""
+    if receipt.cost_total_pico == 0 or definition.threshold_pico is None:
+        return None
+    good = receipt.cost_total_pico <= definition.threshold_pico and valid_completion(
+        receipt, degraded_is_valid=definition.degraded_is_valid
+    )
+    return "good" if good else "bad"
+
+
+def _within(value: int, bucket: tuple[int, int] | None) -> bool:
+    return bucket is None or bucket[0] <= value < bucket[1]
+
+
 _JUDGES: dict[Indicator, Callable[[SloDefinition, Judged], Verdict | None]] = {
     "ttft": _judge_ttft,
     "queue": _judge_queue,
@@ -330,4 +354,7 @@ _JUDGES: dict[Indicator, Callable[[SloDefinition, Judged], Verdict | None]] = {
     "e2e": _judge_e2e,
     "valid_completion": _judge_valid_completion,
     "capacity": _judge_capacity,
+    "main_path": _judge_main_path,
+    "cancel_ack": _judge_cancel_ack,
+    "cost": _judge_cost,
 }

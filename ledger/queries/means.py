@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ledger.slo import LATENCY_INDICATORS, SloDefinition, judge
+from ledger.slo import LATENCY_INDICATORS, SloDefinition, judge, valid_completion
 
 SAMPLE_LIMIT = 5_000  # receipts, the newest of the window
 
@@ -31,6 +31,9 @@ class Measured(NamedTuple):
     output_tokens: int
     schema_valid: int | None
     terminal_error_code: str | None
+    input_tokens: int
+    cancel_ack_us: int | None
+    cost_total_pico: int
 
 
 _SQL = (
@@ -109,6 +112,8 @@ def _durations(definition: SloDefinition, sample: Sequence[Measured]) -> list[in
         found = [one.itl_mean_us for one in sample]
     elif indicator == "e2e":
         found = [one.e2e_us for one in sample if one.status == "completed"]
+    elif indicator == "cancel_ack":
+        found = [one.cancel_ack_us for one in sample]
     return [us for us in found if us is not None]
 
 
@@ -123,12 +128,18 @@ def _tail(durations: Sequence[int]) -> Tail | None:
     return Tail(count=count, p99_us=sorted(durations)[rank - 1]) if count else None
 
 
+def _valid(definition: SloDefinition, one: Measured) -> bool:
+    return valid_completion(one, degraded_is_valid=definition.degraded_is_valid)
+
+
 def _why(definition: SloDefinition, one: Measured) -> str:
     """What a bad request is, in a word or two."""
     if definition.indicator == "capacity":
         return one.terminal_error_code or one.status
     if one.status != "completed":
         return one.status
+    if definition.indicator == "cost" and _valid(definition, one):
+        return "over the threshold"
     if definition.indicator in LATENCY_INDICATORS:
         return "over the threshold"
     if one.degraded_from is not None and not definition.degraded_is_valid:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ledger import slo, slo_burn
+from ledger import slo, slo_burn, slo_rules
 from ledger.quantiles import nearest_rank
 from ledger.slo import BurnRule, Selector, SloDefinition
 from ledger.slo_burn import Tally
@@ -112,7 +112,7 @@ def test_one_window_above_its_factor_is_no_alert():
 
 
 def test_default_rules_for_30_days_are_the_documented_ones():
-    rules, left_out = slo.default_rules(999_000)
+    rules, left_out = slo_rules.default_rules(999_000)
     assert [(r.severity, r.factor, r.long_us, r.short_us) for r in rules] == [
         ("page", Fraction("14.4"), slo.HOUR_US, 5 * slo.MINUTE_US),
         ("page", Fraction(6), 6 * slo.HOUR_US, 30 * slo.MINUTE_US),
@@ -122,14 +122,14 @@ def test_default_rules_for_30_days_are_the_documented_ones():
 
 
 def test_factors_scale_with_the_period_and_a_rule_inside_the_budget_is_left_out():
-    rules, left_out = slo.default_rules(990_000, 7 * slo.DAY_US)
+    rules, left_out = slo_rules.default_rules(990_000, 7 * slo.DAY_US)
     assert [r.factor for r in rules] == [Fraction("3.36"), Fraction("1.4")]
     assert len(left_out) == 1
     assert left_out[0].startswith("RULE_INSIDE_BUDGET: ticket")
 
 
 def test_a_default_rule_that_a_low_target_can_never_reach_is_left_out():
-    rules, left_out = slo.default_rules(900_000)
+    rules, left_out = slo_rules.default_rules(900_000)
     assert [r.factor for r in rules] == [6, 3]
     assert left_out[0].startswith("RULE_NEVER_FIRES: fast")
 
@@ -151,16 +151,16 @@ def test_a_default_rule_that_a_low_target_can_never_reach_is_left_out():
     ],
 )
 def test_a_definition_that_can_not_hold_is_refused(changes, code):
-    assert [problem.code for problem in slo.problems(definition(**changes))] == [code]
+    assert [problem.code for problem in slo_rules.problems(definition(**changes))] == [code]
 
 
 def test_a_rule_that_only_all_bad_could_reach_never_fires_but_one_just_below_may():
-    assert slo.problems(definition(rules=(rule("99.99"),))) == ()
+    assert slo_rules.problems(definition(rules=(rule("99.99"),))) == ()
 
 
 @pytest.mark.parametrize("objective", DEFAULT_SLOS, ids=lambda objective: objective.slo_id)
 def test_every_objective_that_ships_may_be_declared_and_names_its_action(objective):
-    assert slo.problems(objective) == ()
+    assert slo_rules.problems(objective) == ()
     assert objective.rules
     assert objective.control_action
 
