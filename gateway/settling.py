@@ -8,7 +8,9 @@ import orjson
 
 from gateway.desk import Weighed
 from gateway.providers.outcomes import Completed, Outcome, Rejected, Timings, Unknown, error_code
-from ledger.rates import Cost, Priced, batch_priced, price
+from ledger.rate_lookup import Priced, price
+from ledger.rates import Cost, batch_priced
+from ledger.receipt_cost import meters_json
 from ledger.records import AttemptEvent, Receipt, Record, Settlement
 
 NOTHING = Cost(input_pico=0, cached_input_pico=0, output_pico=0, fixed_pico=0)
@@ -38,7 +40,10 @@ def closing_records(
     if ran:
         batch = batch_priced(request.priority)
         keys = (route.route_id, route.identity_id)
-        priced = price(weighed.rates, keys, outcome.usage, batch=batch)
+        priced = price(
+            weighed.rates, keys, outcome.usage, batch=batch,
+            at_us=weighed.decided_at_us, place=("", route.region, ""),
+        )  # fmt: skip
         if isinstance(priced, Priced):
             cost, rate_key = priced.cost, priced.key
     code = error_code(outcome)
@@ -57,6 +62,9 @@ def closing_records(
             output_tokens=outcome.usage.output_tokens if ran else 0,
             usage_source=outcome.usage_source,
             cost_pico=cost.total_pico,
+            rate_key=rate_key,
+            usage_convention=outcome.usage_convention if ran else None,
+            usage_json=meters_json(outcome.usage.meters) if ran else None,
         )
     )
     if not isinstance(outcome, Unknown):
@@ -147,6 +155,7 @@ def _receipt(
         cost_cached_input_pico=cost.cached_input_pico,
         cost_output_pico=cost.output_pico,
         cost_fixed_pico=cost.fixed_pico,
+        cost_other_pico=cost.other_pico,
         cost_retry_and_hedge_pico=0,
         cost_total_pico=cost.total_pico,
         cost_estimated_pico=decision.cost_pico,
@@ -159,4 +168,6 @@ def _receipt(
         accepted_at_us=weighed.decided_at_us,
         ended_at_us=ended_at_us,
         tags_json=orjson.dumps(dict(request.tags)).decode() if request.tags else "{}",
+        usage_convention=outcome.usage_convention if outcome else None,
+        usage_json=meters_json(usage.meters) if usage else None,
     )

@@ -1,13 +1,19 @@
 """Whether a receipt's cost is what its usage and its rate table give (LED-2, CST-1). Pure."""
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from ledger.money import units_text
-from ledger.rates import Cost, RateTable, Usage, batch_priced, cost_of, rate_of
+from ledger.rate_lookup import rate_of
+from ledger.rates import Cost, Meters, RateTable, Usage, batch_priced, cost_of
 from ledger.records import Receipt
 
 NOTHING = Cost(input_pico=0, cached_input_pico=0, output_pico=0, fixed_pico=0)
+
+_meters = msgspec.json.Decoder(dict[str, int])
 
 
 class Charged(NamedTuple):
@@ -18,15 +24,51 @@ class Charged(NamedTuple):
     rate_key: str | None
     rate_table_version: str
     priority: str
+    accepted_at_us: int
     input_tokens: int
     cached_input_tokens: int
     output_tokens: int
+    usage_json: str | None
     cost_input_pico: int
     cost_cached_input_pico: int
     cost_output_pico: int
     cost_fixed_pico: int
+    cost_other_pico: int | None  # null: older than the field
     cost_retry_and_hedge_pico: int
     cost_total_pico: int
+
+
+def meters_json(meters: Meters) -> str | None:
+    """The canonical text of a usage's further meters for a record; None where there are none."""
+    if not meters:
+        return None
+    counted = {name: count for name, count in meters if count}
+    return msgspec.json.encode(counted, order="sorted").decode() if counted else None
+
+
+def read_meters(text: str | None) -> Meters:
+    """The meters of a text that `meters_json` made. ValueError for any other."""
+    return () if text is None else tuple(_meters.decode(text).items())
+
+
+def usage_of(receipt: Receipt | Charged) -> Usage:
+    """What a receipt prices. ValueError where its further meters can't be read."""
+    return Usage(
+        input_tokens=receipt.input_tokens,
+        output_tokens=receipt.output_tokens,
+        cached_input_tokens=receipt.cached_input_tokens,
+        meters=read_meters(receipt.usage_json),
+    )
+
+
+def in_effect(tables: Mapping[str, RateTable], at_us: int) -> str | None:
+    """The version in effect at a time: the last one effective by then; None before the first.
+
+    `tables` in the order of publication: of two effective from one instant the later one counts.
+    """
+    starts, versions = _timeline(tables)
+    place = bisect_right(starts, at_us)
+    return versions[place - 1] if place else None
 
 
 def expected_cost(receipt: Receipt | Charged, tables: Mapping[str, RateTable]) -> Cost | str:
@@ -39,30 +81,32 @@ def expected_cost(receipt: Receipt | Charged, tables: Mapping[str, RateTable]) -
     table = tables.get(receipt.rate_table_version)
     if table is None:
         return f"its rate table {receipt.rate_table_version} is not in the ledger"
-    rate = rate_of(table, receipt.rate_key)
-    if rate is None:
-        return f"rate table {table.version} has no rate {receipt.rate_key}"
-    usage = Usage(
-        input_tokens=receipt.input_tokens,
-        output_tokens=receipt.output_tokens,
-        cached_input_tokens=receipt.cached_input_tokens,
-    )
     try:
-        return cost_of(rate, usage, batch=batch_priced(receipt.priority))
+        rate = rate_of(table, receipt.rate_key, receipt.accepted_at_us)
+        if rate is None:
+            return f"rate table {table.version} has no rate {receipt.rate_key} at its time"
+        return cost_of(rate, usage_of(receipt), batch=batch_priced(receipt.priority))
     except ValueError as error:
         return str(error)
 
 
 def cost_fault(receipt: Receipt | Charged, tables: Mapping[str, RateTable]) -> str | None:
-    """None when every component and the total are exact; else what differs, in units."""
+    """None when every component and the total are exact; else what differs, in units.
+
+    The rate table has to be the one that was in effect when the request was accepted.
+    """
     expected = expected_cost(receipt, tables)
     if isinstance(expected, str):
         return expected
+    due = in_effect(tables, receipt.accepted_at_us)
+    if receipt.rate_key is not None and due != receipt.rate_table_version:
+        return f"it is priced by {receipt.rate_table_version}; in effect at its time was {due}"
     pairs = (
         ("input", receipt.cost_input_pico, expected.input_pico),
         ("cached input", receipt.cost_cached_input_pico, expected.cached_input_pico),
         ("output", receipt.cost_output_pico, expected.output_pico),
         ("fixed", receipt.cost_fixed_pico, expected.fixed_pico),
+        ("further meters", receipt.cost_other_pico or 0, expected.other_pico),
         (
             "total",
             receipt.cost_total_pico,
@@ -75,3 +119,20 @@ def cost_fault(receipt: Receipt | Charged, tables: Mapping[str, RateTable]) -> s
         if recorded != computed
     ]
     return "; ".join(wrong) or None
+
+
+class _Memory:
+    """The timeline of the tables used last, and how many there were; one attribute for threads."""
+
+    last: tuple[Mapping[str, RateTable], int, list[int], list[str]] | None = None
+
+
+def _timeline(tables: Mapping[str, RateTable]) -> tuple[list[int], list[str]]:
+    last = _Memory.last
+    if last is not None and last[0] is tables and last[1] == len(tables):
+        return last[2], last[3]
+    # Stable: of equal starts the one published later stands last, and bisect finds that.
+    ordered = sorted(tables.values(), key=lambda table: table.effective_from_us)
+    made = ([table.effective_from_us for table in ordered], [table.version for table in ordered])
+    _Memory.last = (tables, len(tables), *made)
+    return made

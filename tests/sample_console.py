@@ -20,7 +20,8 @@ import msgspec
 
 from gateway.policy.values import Candidate, Decision, Limit
 from ledger import records as r
-from ledger.rates import Rate, RateTable, Usage, cost_of, rate_of
+from ledger.rate_lookup import rate_of
+from ledger.rates import Rate, RateTable, Usage, cost_of
 from ledger.rollups.projection import Rollups
 from ledger.store import Store
 from tests import factories

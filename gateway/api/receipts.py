@@ -83,6 +83,8 @@ def receipt_json(
         "output_tokens": receipt.output_tokens,
         "max_output_tokens": receipt.max_output_tokens,
         "usage_source": receipt.usage_source,
+        "usage_convention": receipt.usage_convention,
+        "further_meters": orjson.loads(receipt.usage_json or "{}"),
         "counted_by": receipt.counted_by,
     }
     for name in _DURATIONS:
@@ -128,6 +130,7 @@ def _cost_json(receipt: Receipt, currency: str) -> dict[str, Any]:
         "cached_input": receipt.cost_cached_input_pico,
         "output": receipt.cost_output_pico,
         "fixed": receipt.cost_fixed_pico,
+        "other": receipt.cost_other_pico,
         "retry_and_hedge": receipt.cost_retry_and_hedge_pico,
         "total": receipt.cost_total_pico,
         "estimated_at_admission": receipt.cost_estimated_pico,

@@ -9,7 +9,8 @@ from gateway.pages.charts import Phase
 from gateway.pages.formatting import duration, milliseconds, thousands, units
 from gateway.policy.reasons import REASONS
 from gateway.policy.values import Candidate, Decision, Limit
-from ledger.rates import RateTable, rate_of
+from ledger.rate_lookup import rate_of
+from ledger.rates import RateTable
 from ledger.records import Receipt
 
 Text = Callable[[int | None], str]
@@ -117,7 +118,9 @@ class CostLine:
 def cost_lines(receipt: Receipt, rates: RateTable | None) -> tuple[CostLine, ...]:
     """The receipt's cost, component by component; they add up to its total."""
     fresh = receipt.input_tokens - receipt.cached_input_tokens
-    rate = rate_of(rates, receipt.rate_key) if rates and receipt.rate_key else None
+    rate = None
+    if rates and receipt.rate_key:
+        rate = rate_of(rates, receipt.rate_key, receipt.accepted_at_us)
     tokens = (
         ("Input", fresh, rate.input_micro_per_mtok if rate else None, receipt.cost_input_pico),
         (
@@ -143,6 +146,7 @@ def cost_lines(receipt: Receipt, rates: RateTable | None) -> tuple[CostLine, ...
         for label, count, price, cost in tokens
     ]
     flat = (
+        *((("Further meters", receipt.cost_other_pico),) if receipt.cost_other_pico else ()),
         ("Fixed, per request", receipt.cost_fixed_pico),
         ("Retries and hedges", receipt.cost_retry_and_hedge_pico),
     )

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.policy.prepared import prepare, rates_by_key
+from gateway.policy.prepared import prepare
 from gateway.policy.values import (
     AdmissionContext,
     InferenceRequest,
@@ -13,7 +13,8 @@ from gateway.policy.values import (
     RoutePolicy,
     RouteState,
 )
-from ledger.rates import Priced, Rate, RateTable, Usage, batch_priced, price
+from ledger.rate_lookup import Priced, prepared, price
+from ledger.rates import Rate, Usage, batch_priced, cost_of
 
 KILO: Final = 1000
 
@@ -72,7 +73,7 @@ class Scale:
         self.share = prepare(policy, policy.routes).shares[request.priority]
         self.some_down = self.some_stale = self.some_uncounted = False
         self._states = {state.route_id: state for state in context.route_states}
-        self._rates = rates_by_key(context.rates)
+        self._rates = prepared(context.rates)
 
     def weigh(self, routes: Iterable[Route]) -> list[Weighing]:
         """Return each route's weighing, in the order given.
@@ -82,7 +83,8 @@ class Scale:
         of a microsecond round up, towards the later finish.
         """
         policy, context, share = self.policy, self.context, self.share
-        counts, states, rates = self.counts, self._states, self._rates
+        counts, states, rates = self.counts, self._states, self._rates.plain
+        particular = self._rates.particular
         queue_permille, kv_permille = share.queue_permille, share.kv_permille
         output = self.request.budget.max_output_tokens
         oldest_fresh_us = context.now_us - policy.snapshot_max_age_us
@@ -116,7 +118,11 @@ class Scale:
                 self.some_stale = True
             prefill_us = prediction.prefill_base_us - (-tokens * pace // KILO)
             ttft_us = queue_us + prefill_us + constant_us
-            rate = rates.get(route_id) or rates.get(route.identity_id)
+            if particular:
+                cost = self._particular_cost(route, tokens, batch=batch)
+            else:
+                rate = rates.get(route_id) or rates.get(route.identity_id)
+                cost = None if rate is None else cost_pico(rate, tokens, output, batch=batch)
             weighings.append(
                 Weighing(
                     route,
@@ -133,19 +139,30 @@ class Scale:
                     prefill_us,
                     ttft_us,
                     ttft_us + (output - 1) * prediction.inter_token_us,
-                    None
-                    if rate is None
-                    else cost_pico(context.rates, rate, tokens, output, batch=batch),
+                    cost,
                 )
             )
         return weighings
 
+    def _particular_cost(self, route: Route, tokens: int, *, batch: bool) -> int | None:
+        """Return the estimate by a table in which some rate depends on time or place (CST-7)."""
+        output = self.request.budget.max_output_tokens
+        priced = price(
+            self.context.rates,
+            (route.route_id, route.identity_id),
+            Usage(input_tokens=tokens, output_tokens=output),
+            batch=batch,
+            at_us=self.context.now_us,
+            place=("", route.region, ""),
+        )
+        return priced.cost.total_pico if isinstance(priced, Priced) else None
 
-def cost_pico(table: RateTable, rate: Rate, tokens: int, output: int, *, batch: bool) -> int:
+
+def cost_pico(rate: Rate, tokens: int, output: int, *, batch: bool) -> int:
     """Return the estimated cost: the whole output cap, and no input cached.
 
     A flat rate is multiplied out here, which is a tenth of the time; it equals what
-    `ledger.rates.price` says, and a test holds the two together.
+    `ledger.rate_lookup.price` says, and a test holds the two together.
     """
     if not rate.tiers and not batch:
         return (
@@ -153,12 +170,8 @@ def cost_pico(table: RateTable, rate: Rate, tokens: int, output: int, *, batch: 
             + output * rate.output_micro_per_mtok
             + rate.fixed_pico
         )
-    priced = price(
-        table, (rate.key,), Usage(input_tokens=tokens, output_tokens=output), batch=batch
-    )
-    if not isinstance(priced, Priced):
-        raise AssertionError(f"rate {rate.key} was looked up in table {table.version}")
-    return priced.cost.total_pico
+    usage = Usage(input_tokens=tokens, output_tokens=output)
+    return cost_of(rate, usage, batch=batch).total_pico
 
 
 def _unknown(route_id: str) -> RouteState:

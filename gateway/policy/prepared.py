@@ -1,4 +1,4 @@
-"""What a policy and a rate table settle for every decision, looked up once for many of them.
+"""What a policy settles for every decision, looked up once for many of them.
 
 The last ones used are remembered by identity: values are frozen, so the same object says the same.
 Pure all the same: what is returned depends on the arguments alone.
@@ -16,7 +16,6 @@ from gateway.policy.values import (
     Route,
     RoutePolicy,
 )
-from ledger.rates import Rate, RateTable
 
 DEFAULT_SHARES: Final = (
     PriorityShare(priority="interactive", queue_permille=1000),
@@ -56,13 +55,12 @@ class Prepared:
 
 
 class _Memory:
-    """The last of each; a pair is one attribute, so that no thread sees half of it."""
+    """The last one: one attribute, so that no thread sees half of it."""
 
-    __slots__ = ("prepared", "rates")
+    __slots__ = ("prepared",)
 
     def __init__(self) -> None:
         self.prepared: Prepared | None = None
-        self.rates: tuple[RateTable, dict[str, Rate]] | None = None
 
 
 _MEMORY: Final = _Memory()
@@ -77,13 +75,3 @@ def prepare(policy: RoutePolicy, routes: Sequence[Route]) -> Prepared:
     if isinstance(routes, tuple):
         _MEMORY.prepared = made
     return made
-
-
-def rates_by_key(table: RateTable) -> dict[str, Rate]:
-    """Return the table's rates; the first of a key counts, as in `ledger.rates.rate_of`."""
-    last = _MEMORY.rates
-    if last is not None and last[0] is table:
-        return last[1]
-    rates = {rate.key: rate for rate in reversed(table.rates)}
-    _MEMORY.rates = (table, rates)
-    return rates

@@ -71,6 +71,7 @@ class Outcome:
     status: ClassVar[EndState]
     usage: Usage
     usage_source: UsageSource = "provider"
+    usage_convention: str | None = None  # of ledger.usage; None: the gateway's own count
     provider_request_id: str | None = None
     timings: Timings = field(default_factory=Timings)
 

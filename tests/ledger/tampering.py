@@ -3,6 +3,8 @@
 import sqlite3
 from pathlib import Path
 
+import msgspec
+
 from ledger import records as r
 from ledger.reading import connect_read_only
 from ledger.records import RECORDS, Record
@@ -22,13 +24,21 @@ UNRELATED = tuple(kind for kind in RECORDS if kind not in RELATED)
 """Kinds of which no rule between records is verified: any two rows will do."""
 
 
+LATER_RATES = factories.rate_table(
+    msgspec.structs.replace(
+        factories.RATE_TABLE, version="rates-2", effective_from_us=factories.NOW_US + 10**12
+    )
+)
+"""A second table, in effect after every receipt of `fill`."""
+
+
 def fill(store: Store) -> None:
     """Two rows and more of every kind, consistent with each other: what verify calls sound."""
     store.append(
         [
             *(factories.model_identity(identity_id=f"mid_{letter}") for letter in "ab"),
             factories.rate_table(),
-            factories.rate_table(version="rates-2", effective_from_us=1),
+            LATER_RATES,
             *(factories.route_policy(revision=f"policy-{number}") for number in (1, 2)),
             *(factories.tenant(revision=number) for number in (1, 2)),
             *(factories.api_key(number) for number in (1, 2)),

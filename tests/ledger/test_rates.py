@@ -8,18 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.money import units_text
-from ledger.rates import (
-    Cost,
-    Priced,
-    Rate,
-    RateTable,
-    Tier,
-    Unpriced,
-    Usage,
-    cost_of,
-    multiplied,
-    price,
-)
+from ledger.rate_lookup import Priced, Unpriced, price
+from ledger.rates import Cost, Rate, RateTable, Tier, Usage, cost_of, multiplied
 
 
 def rate(**overrides):

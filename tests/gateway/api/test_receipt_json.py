@@ -17,6 +17,7 @@ def test_a_receipt_has_every_field_that_the_ledger_has():
         "identity_id": "model_identity_id",
         "resolves_hash": "resolves_hash",
         "tags_json": "tags",
+        "usage_json": "further_meters",
         "cost_estimated_pico": "estimated_at_admission_pico",
     }
     flat = {**shown, **shown["cost"], **{f"itl_{k}": v for k, v in shown["itl"].items()}}

@@ -6,7 +6,8 @@ Nothing here is taken from `gateway.policy` but its values and the price of a us
 import math
 
 from gateway.policy.values import Route, RouteState
-from ledger.rates import Priced, Usage, batch_priced, price
+from ledger.rate_lookup import Priced, price
+from ledger.rates import Usage, batch_priced
 from tests.gateway.policy.corpus import Case
 
 
@@ -43,7 +44,7 @@ def cost_pico(case: Case, route: Route) -> int | None:
     )
     keys = (route.route_id, route.identity_id)
     batch = batch_priced(case.request.priority)
-    priced = price(case.context.rates, keys, usage, batch=batch)
+    priced = price(case.context.rates, keys, usage, batch=batch, at_us=case.context.now_us)
     return priced.cost.total_pico if isinstance(priced, Priced) else None
 
 
