@@ -90,6 +90,22 @@ def _report(
     history_us: int,
     step_us: int,
 ) -> SloReport:
+    status = slo_status(connection, definition, end_us, late_us)
+    since = fetch_one(connection, _SINCE, (definition.key, MINUTE))
+    return SloReport(
+        status=status,
+        history=_history(connection, definition, end_us, history_us, step_us),
+        counted_since_us=since[0],
+    )
+
+
+def slo_status(
+    connection: sqlite3.Connection,
+    definition: SloDefinition,
+    end_us: int,
+    late_us: Sequence[int] = (),
+) -> SloStatus:
+    """The objective at the end of a minute; `late_us`: when the open, late requests came in."""
     lengths_us = sorted(
         {definition.period_us}
         | {rule.long_us for rule in definition.rules}
@@ -111,12 +127,7 @@ def _report(
         evaluate_rule(definition, rule, windows[rule.long_us], windows[rule.short_us])
         for rule in definition.rules
     )
-    since = fetch_one(connection, _SINCE, (definition.key, MINUTE))
-    return SloReport(
-        status=status_of(definition, end_us, windows[definition.period_us], rules),
-        history=_history(connection, definition, end_us, history_us, step_us),
-        counted_since_us=since[0],
-    )
+    return status_of(definition, end_us, windows[definition.period_us], rules)
 
 
 def tally_windows(
