@@ -30,7 +30,8 @@ from gateway.reporting import (
 from gateway.submission import Caller
 from ledger.distributions import Latency
 from ledger.money import units_text
-from ledger.queries.costs import CostRow, CostSums, CostTable, costs
+from ledger.queries.cost_sums import CostSums
+from ledger.queries.costs import CostRow, CostTable, costs
 from ledger.queries.releases import Comparison, SideReport
 from ledger.queries.slo import SloReport, slo_reports
 from ledger.releases import RatioTest, TailTest

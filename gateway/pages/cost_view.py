@@ -17,7 +17,8 @@ from gateway.pages.periods import asked, refused
 from gateway.pages.receipt_filters import NO_VALUE
 from gateway.reporting import AskProblem, read_costs
 from ledger.money import units_text
-from ledger.queries.costs import CostRow, CostSums, CostTable, Dimension, Drill
+from ledger.queries.cost_sums import CostSums
+from ledger.queries.costs import CostRow, CostTable, Dimension, Drill
 from ledger.zones import to_local
 
 GROUPINGS: dict[Dimension, str] = {

@@ -1,49 +1,39 @@
-"""Cost attribution from the rollups: exact parts of an exact whole (CST-2, CST-3, CST-9)."""
+"""Cost attribution from the rollups: exact parts of an exact whole (CST-2, CST-9)."""
 
+import re
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import tzinfo
-from fractions import Fraction
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
-import numpy.typing as npt
+import orjson
 
 from ledger.money import join
+from ledger.queries.cost_sums import (
+    TOTAL_LIMBS,
+    TRAITS,
+    CostSums,
+    measured,
+    sums_of,
+    traits_of,
+)
 from ledger.reading import fetch
 from ledger.rollups import packing
 from ledger.rollups.sums import Sums, read_series, read_sums, snapshot
-from ledger.rollups.tables import COSTS, LIVE
 from ledger.rollups.tables import DIMENSIONS as SERIES_DIMENSIONS
+from ledger.rollups.tables import LIVE, OTHER_TAGS
 from ledger.zones import HOUR_US, LocalBucket, Period, Unit, buckets
 
-Dimension = Literal[
-    "tenant",
-    "key",
-    "logical_model",
-    "identity",
-    "route",
-    "priority",
-    "path",
-    "task_type",
-    "release",
-    "arm",
-    "status",
-    "reason",
-    "degraded",
-    "hour",
-    "day",
-    "month",
-]
-DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
+Dimension = str  # one of DIMENSIONS, or "tag:" and the key of a tag
 TIME_DIMENSIONS: tuple[Unit, ...] = get_args(Unit)
 DIMENSIONS_LIMIT = 3
 ROWS_LIMIT = 1_000
 HOURS_LIMIT = 200  # by hour: eight days
 FILTER_VALUES_LIMIT = 100
 
-_COLUMNS: dict[Dimension, str] = {
+_COLUMNS: dict[str, str] = {
     "tenant": "tenant_id",
     "key": "key_id",
     "logical_model": "logical_model",
@@ -59,46 +49,13 @@ _COLUMNS: dict[Dimension, str] = {
     "degraded": "degraded",
 }
 
+DIMENSIONS: tuple[Dimension, ...] = (*_COLUMNS, *TIME_DIMENSIONS)
+TAG_PREFIX = "tag:"
+OTHER_TAGS_TEXT = "(more tags)"
+_TAG_KEY = re.compile(r"[a-z0-9-]{1,32}")
+
 Filter = Mapping[str, Sequence[str]]  # dimension -> values, any of which matches
 _Filters = tuple[tuple[Dimension, tuple[str, ...]], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostSums:
-    """Sums over receipts. Costs are exact Python integers in pico units, of any size."""
-
-    receipts: int = 0
-    completed: int = 0
-    rejected: int = 0
-    cancelled: int = 0
-    failed: int = 0
-    unknown: int = 0
-    degraded: int = 0
-    judged: int = 0  # the denominator of valid completion (SLO-0)
-    valid: int = 0
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    output_tokens: int = 0
-    attempts: int = 0
-    cost_input_pico: int = 0
-    cost_cached_input_pico: int = 0
-    cost_output_pico: int = 0
-    cost_fixed_pico: int = 0
-    cost_retry_and_hedge_pico: int = 0
-    cost_total_pico: int = 0
-    cost_waste_pico: int = 0  # retries, hedges, not completed, or completed with invalid schema
-
-    @property
-    def cost_per_completed_pico(self) -> int | None:
-        """All cost over completed requests, rounded half to even once; None without any."""
-        return unit_cost_pico(self.cost_total_pico, self.completed)
-
-    def plus(self, other: "CostSums") -> "CostSums":
-        added = {name: getattr(self, name) + getattr(other, name) for name in _SUM_NAMES}
-        return CostSums(**added)
-
-
-_SUM_NAMES = tuple(field.name for field in fields(CostSums))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,11 +105,6 @@ class CostTable:
         return Drill(period=period, values=tuple(values.items()))
 
 
-def unit_cost_pico(cost_pico: int, count: int) -> int | None:
-    """The cost of one of `count`, rounded half to even once; None where there is none."""
-    return round(Fraction(cost_pico, count)) if count else None
-
-
 def costs(
     connection: sqlite3.Connection,
     period: Period,
@@ -176,7 +128,7 @@ def costs(
         series = read_series(connection)
         sums = read_sums(connection, spans)
     labels, measures = _grouped(sums, series, chosen, wanted, times)
-    amounts = [join(high, low) for high, low in measures[:, _TOTAL_LIMBS].tolist()]
+    amounts = [join(high, low) for high, low in measures[:, TOTAL_LIMBS].tolist()]
     ranked = sorted(range(len(labels)), key=lambda place: (-amounts[place], labels[place]))
     kept, rest = ranked[:rows_limit], ranked[rows_limit:]
     if unit:
@@ -189,14 +141,21 @@ def costs(
         dimensions=chosen,
         filters=wanted,
         rows=tuple(
-            CostRow(values=labels[place], sums=_sums(values))
+            CostRow(values=labels[place], sums=sums_of(values))
             for place, values in zip(kept, measures[kept].tolist(), strict=True)
         ),
-        others=_sums(measures[rest].sum(axis=0).tolist()) if rest else None,
+        others=sums_of(measures[rest].sum(axis=0).tolist()) if rest else None,
         others_count=len(rest),
-        total=_sums(measures.sum(axis=0).tolist()),
+        total=sums_of(measures.sum(axis=0).tolist()),
         time_buckets=times,
     )
+
+
+def tag_keys(connection: sqlite3.Connection, limit: int = 200) -> list[str]:
+    """The keys of tags that costs can be asked for by, in order."""
+    sql = f"SELECT DISTINCT tags FROM {LIVE.name('series')} WHERE tags NOT IN ('{{}}', ?)"  # noqa: S608 - own names
+    keys = {key for row in fetch(connection, sql, (OTHER_TAGS,)) for key in orjson.loads(row[0])}
+    return sorted(keys)[:limit]
 
 
 def values_of(connection: sqlite3.Connection, dimension: str, limit: int = 200) -> list[str]:
@@ -213,9 +172,10 @@ def values_of(connection: sqlite3.Connection, dimension: str, limit: int = 200) 
 
 def _checked(dimensions: Sequence[str], filters: Filter) -> tuple[tuple[Dimension, ...], _Filters]:
     """Both, known to be askable; ValueError names what is not."""
-    unknown = [name for name in (*dimensions, *filters) if name not in DIMENSIONS]
+    unknown = [name for name in (*dimensions, *filters) if not is_dimension(name)]
     if unknown:
-        raise ValueError(f"no dimension {unknown[0]!r}; there are {', '.join(DIMENSIONS)}")
+        known = ", ".join(DIMENSIONS)
+        raise ValueError(f"no dimension {unknown[0]!r}; there are {known} and {TAG_PREFIX}<key>")
     if len(set(dimensions)) < len(dimensions) or not 1 <= len(dimensions) <= DIMENSIONS_LIMIT:
         raise ValueError(f"choose one to {DIMENSIONS_LIMIT} different dimensions")
     if sum(name in TIME_DIMENSIONS for name in dimensions) > 1:
@@ -225,16 +185,24 @@ def _checked(dimensions: Sequence[str], filters: Filter) -> tuple[tuple[Dimensio
             raise ValueError(f"{name} is no filter: choose another period")
         if not 1 <= len(allowed) <= FILTER_VALUES_LIMIT:
             raise ValueError(f"filter {name} takes 1 to {FILTER_VALUES_LIMIT} values")
-    known: dict[str, Dimension] = {name: name for name in DIMENSIONS}
-    return (
-        tuple(known[name] for name in dimensions),
-        tuple((known[name], tuple(allowed)) for name, allowed in filters.items()),
-    )
+    return tuple(dimensions), tuple((name, tuple(allowed)) for name, allowed in filters.items())
 
 
-# In what `_measures` returns, the limbs of the total cost: before those of the wasted one.
-_TOTAL_LIMBS = slice(-4, -2)
-_OF_STATUS = ("completed", "rejected", "cancelled", "failed", "unknown")
+def is_dimension(name: str) -> bool:
+    """Whether costs can be asked for by it: one of DIMENSIONS, or `tag:<key>`."""
+    if name.startswith(TAG_PREFIX):
+        return _TAG_KEY.fullmatch(name.removeprefix(TAG_PREFIX)) is not None
+    return name in DIMENSIONS
+
+
+def _value(series: Mapping[str, str], dimension: Dimension) -> str:
+    """A series' value of a dimension, "" where it has none."""
+    if not dimension.startswith(TAG_PREFIX):
+        return series[_COLUMNS[dimension]]
+    if series["tags"] == OTHER_TAGS:
+        return OTHER_TAGS_TEXT
+    tags: dict[str, str] = orjson.loads(series["tags"])
+    return tags.get(dimension.removeprefix(TAG_PREFIX), "")
 
 
 def _grouped(
@@ -248,18 +216,16 @@ def _grouped(
     plain = [name for name in dimensions if name not in TIME_DIMENSIONS]
     groups: dict[tuple[str, ...], int] = {}
     group_of = np.full(max(series, default=0) + 1, -1, dtype=np.int64)
-    traits = np.zeros((len(group_of), len(_OF_STATUS) + 2), dtype=bool)
+    traits = np.zeros((len(group_of), TRAITS), dtype=bool)
     for series_id, values in series.items():
         named = dict(zip(SERIES_DIMENSIONS, values, strict=True))
-        if all(named[_COLUMNS[name]] in allowed for name, allowed in filters):
-            key = tuple(named[_COLUMNS[name]] for name in plain)
+        if all(_value(named, name) in allowed for name, allowed in filters):
+            key = tuple(_value(named, name) for name in plain)
             group_of[series_id] = groups.setdefault(key, len(groups))
-            wasted = named["status"] != "completed" or named["schema_valid"] == "0"
-            statuses = [named["status"] == status for status in _OF_STATUS]
-            traits[series_id] = [*statuses, named["degraded"] == "1", wasted]
+            traits[series_id] = traits_of(named["status"], named["degraded"], named["schema_valid"])
     kept = np.flatnonzero(group_of[sums.series] >= 0)
     keys = sums.spans[kept] * len(groups) + group_of[sums.series[kept]]
-    measures = _measures(sums.measures[kept], traits[sums.series[kept]])
+    measures = measured(sums.measures[kept], traits[sums.series[kept]])
     keys, measures = packing.add_up(keys, measures)
     there = measures[:, 0] > 0  # none where all were resolved away
     texts = list(groups)
@@ -273,25 +239,3 @@ def _grouped(
             )
         )
     return labels, measures[there]
-
-
-def _measures(measures: packing.Matrix, traits: npt.NDArray[np.bool_]) -> packing.Matrix:
-    """`_sums` takes these: receipts; by status and degraded; other counts; limbs; wasted limbs."""
-    receipts = measures[:, :1]
-    wasted = traits[:, -1:]
-    total, retried = measures[:, -2:], measures[:, -4:-2]
-    return np.hstack(
-        (
-            receipts,
-            receipts * traits[:, :-1],
-            measures[:, 1:],
-            np.where(wasted, total, retried),
-        )
-    )
-
-
-def _sums(values: Sequence[int]) -> CostSums:
-    counts = len(_SUM_NAMES) - len(COSTS) - 1
-    limbs = values[counts:]
-    money = [join(high, low) for high, low in zip(limbs[::2], limbs[1::2], strict=True)]
-    return CostSums(**dict(zip(_SUM_NAMES, (*values[:counts], *money), strict=True)))

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from ledger import distributions, histograms
 from ledger.distributions import METRICS, Latency, Metric
-from ledger.queries.costs import CostSums, CostTable, costs
+from ledger.queries.cost_sums import CostSums
+from ledger.queries.costs import CostTable, costs
 from ledger.reading import fetch
 from ledger.releases import RatioTest, TailTest, ratio_test, tail_test
 from ledger.rollups.cover import cover

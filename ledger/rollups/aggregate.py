@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from ledger.histograms import bucket_of
 from ledger.money import split
 from ledger.records import Receipt
-from ledger.rollups.tables import COSTS, COUNTS, LATENCIES, MINUTE_US, QUARTER, grain_us
+from ledger.rollups.outcomes import Change
+from ledger.rollups.tables import (
+    COSTS,
+    COUNTS,
+    LATENCIES,
+    MINUTE_US,
+    OUTCOME_COUNTS,
+    QUARTER,
+    grain_us,
+)
 from ledger.slo import (
     SloDefinition,
     judge_covered,
@@ -25,6 +34,7 @@ Place = tuple[int, Dimensions]  # quarter hour, dimensions
 Histogram = dict[int, int]  # bucket -> count, which may be negative in a batch
 QUARTER_US = grain_us(QUARTER)
 SHAPES_LIMIT = 100_000
+FIRST_OUTCOME = COUNTS.index(OUTCOME_COUNTS[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,17 @@ class Aggregator:
         batch.take_away(gone)
         return batch
 
+    def add_outcomes(self, batch: Batch, changes: Iterable[Change]) -> None:
+        """Adds what outcome reports change to the places of their receipts."""
+        for change in changes:
+            accepted_us = change.receipt.accepted_at_us
+            place = (accepted_us - accepted_us % QUARTER_US, dimensions_of(change.receipt))
+            group = batch.groups.get(place)
+            if group is None:
+                group = batch.groups[place] = Group([0] * (len(COUNTS) + len(COSTS)), (), ())
+            for offset, count in enumerate(change.counts, start=FIRST_OUTCOME):
+                group.sums[offset] += count
+
     def _contribute(self, batch: Batch, receipt: Receipt) -> None:
         """Adds one receipt. The hot path: some µs for each receipt, written out for that."""
         accepted_us = receipt.accepted_at_us
@@ -119,12 +140,14 @@ class Aggregator:
         sums[4] += receipt.cached_input_tokens
         sums[5] += receipt.output_tokens
         sums[6] += receipt.attempts
-        sums[7] += receipt.cost_input_pico
-        sums[8] += receipt.cost_cached_input_pico
-        sums[9] += receipt.cost_output_pico
-        sums[10] += receipt.cost_fixed_pico
-        sums[11] += receipt.cost_retry_and_hedge_pico
-        sums[12] += receipt.cost_total_pico
+        # From 7 on, OUTCOME_COUNTS: they come with reports, not with receipts.
+        sums[12] += receipt.cost_input_pico
+        sums[13] += receipt.cost_cached_input_pico
+        sums[14] += receipt.cost_output_pico
+        sums[15] += receipt.cost_fixed_pico
+        sums[16] += receipt.cost_other_pico
+        sums[17] += receipt.cost_retry_and_hedge_pico
+        sums[18] += receipt.cost_total_pico
         if status != "rejected":
             ttft, itl, e2e, queue = group.latencies
             if (value_us := receipt.first_token_us) is not None:
@@ -185,6 +208,7 @@ def dimensions_of(receipt: Receipt) -> Dimensions:
         receipt.terminal_error_code or "",
         "" if receipt.degraded_from is None else "1",
         "" if receipt.schema_valid is None else str(receipt.schema_valid),
+        receipt.tags_json,
     )
 
 

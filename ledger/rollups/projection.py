@@ -9,9 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from ledger import histograms
-from ledger.records import Receipt, Record
+from ledger.records import OutcomeReport, Receipt, Record
 from ledger.rollups import packing
 from ledger.rollups.aggregate import Aggregator, Batch, Dimensions, Histogram, measures_of
+from ledger.rollups.outcomes import Change, Outcomes
 from ledger.rollups.tables import (
     COARSE_MIN,
     DIMENSIONS,
@@ -20,7 +21,9 @@ from ledger.rollups.tables import (
     LATENCY_DIMENSIONS,
     LIVE,
     MINUTE,
+    OTHER_TAGS,
     QUARTER,
+    TAG_SETS_LIMIT,
     Tables,
     grain_us,
 )
@@ -34,6 +37,7 @@ ROWS_PER_STATEMENT = 64
 PACK_ABOVE_BYTES = 2_048
 
 LatencyKey = tuple[int, int, int]  # grain, bucket, series
+Placement = tuple[int, Receipt | OutcomeReport]  # seq, record
 Blobs = tuple[bytes, ...]  # of LATENCIES
 
 _NO_LATENCIES: Blobs = (b"",) * len(LATENCIES)
@@ -85,40 +89,66 @@ class Rollups:
         self._histograms: dict[LatencyKey, Blobs] = {}
 
     def apply(self, connection: sqlite3.Connection, rows: Sequence[tuple[Record, Placed]]) -> None:
-        """Adds the receipts among `rows`, in the caller's transaction, and passes by the others."""
-        placed = [(record, place) for record, place in rows if isinstance(record, Receipt)]
+        """Adds the receipts and outcome reports among `rows`, in the caller's transaction."""
+        placed = [
+            (place.seq, record)
+            for record, place in rows
+            if isinstance(record, Receipt | OutcomeReport)
+        ]
         if placed:
-            self.add(connection, [receipt for receipt, _ in placed], placed[-1][1].seq)
+            self.add(connection, placed)
 
-    def add(
-        self, connection: sqlite3.Connection, receipts: Sequence[Receipt], position: int
-    ) -> None:
-        """Adds receipts, the last of which has the seq `position`."""
+    def add(self, connection: sqlite3.Connection, placed: Sequence[Placement]) -> None:
+        """Adds records, each with its seq, in chain order; they stand in the ledger already."""
         state = read_state(connection, self._tables)
         if state != self._state or len(self._series) > SERIES_CACHE_LIMIT:
             self._series.clear()
             self._latency_series.clear()
             self._histograms.clear()
         self._state = None  # until all is written: what was learned may be rolled back
-        batch = self._aggregator.aggregate(receipts, self.predecessors(connection, receipts))
+        receipts = [record for _, record in placed if isinstance(record, Receipt)]
+        replaced = self._replaced(connection, placed)
+        batch = self._aggregator.aggregate(receipts, [old for _, old, _ in replaced])
+        self._aggregator.add_outcomes(batch, self._outcome_changes(connection, placed, replaced))
         self._write_totals(connection, batch, state)
         self._write_latencies(connection, batch, state)
         self._write_slis(connection, batch, state)
-        self._state = self._fold(connection, state, batch.newest_us, position)
+        self._state = self._fold(connection, state, batch.newest_us, placed[-1][0])
 
-    def predecessors(
-        self, connection: sqlite3.Connection, receipts: Sequence[Receipt]
-    ) -> list[Receipt]:
-        """What the receipts of a revision above 0 replace; it stands in the ledger already."""
+    def source(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        """The database that holds the records themselves: the one that holds the rollups."""
+        return connection
+
+    def _replaced(
+        self, connection: sqlite3.Connection, placed: Sequence[Placement]
+    ) -> list[tuple[int, Receipt, Receipt]]:
+        """(seq, what a receipt of a revision above 0 replaces, that receipt), in chain order."""
         found = []
-        for receipt in receipts:
-            if receipt.revision > 0:
-                key = (receipt.request_id, receipt.revision - 1)
-                row = connection.execute(_PREDECESSOR, key).fetchone()
+        for seq, record in placed:
+            if isinstance(record, Receipt) and record.revision > 0:
+                key = (record.request_id, record.revision - 1)
+                row = self.source(connection).execute(_PREDECESSOR, key).fetchone()
                 if row is None:
                     raise LookupError(f"{key[0]}: revision {key[1] + 1} without {key[1]}")
-                found.append(record_of(Receipt, row))
+                found.append((seq, record_of(Receipt, row), record))
         return found
+
+    def _outcome_changes(
+        self,
+        connection: sqlite3.Connection,
+        placed: Sequence[Placement],
+        replaced: Sequence[tuple[int, Receipt, Receipt]],
+    ) -> list[Change]:
+        outcomes = Outcomes(self.source(connection))
+        changes = [
+            change
+            for seq, record in placed
+            if isinstance(record, OutcomeReport)
+            for change in outcomes.changes(record, seq)
+        ]
+        for seq, old, new in replaced:
+            changes += outcomes.moved(old, new, seq)
+        return changes
 
     def _write_totals(self, connection: sqlite3.Connection, batch: Batch, state: State) -> None:
         open_rows: list[tuple[int, ...]] = []
@@ -174,13 +204,23 @@ class Rollups:
         series_id = known.get(dimensions)
         if series_id is None:
             found = connection.execute(self._tables.find_series(kind, names), dimensions).fetchone()
-            if found is None:
+            if found is None and kind == "series" and self._too_many_tags(connection, dimensions):
+                others = (*dimensions[:-1], OTHER_TAGS)
+                series_id = self._series_id(connection, known, kind, names, others)
+            elif found is None:
                 put = connection.execute(self._tables.put_series(kind, names), dimensions)
                 series_id = put.lastrowid or 0
             else:
                 series_id = int(found[0])
             known[dimensions] = series_id
         return series_id
+
+    def _too_many_tags(self, connection: sqlite3.Connection, dimensions: Dimensions) -> bool:
+        """Whether a new series would keep more sets of tags apart than one tenant may have."""
+        if dimensions[-1] in ("{}", OTHER_TAGS):
+            return False
+        counted = connection.execute(self._tables.count_tag_sets, dimensions[:1]).fetchone()
+        return int(counted[0]) >= TAG_SETS_LIMIT
 
     def _fold(
         self, connection: sqlite3.Connection, state: State, newest_us: int, position: int

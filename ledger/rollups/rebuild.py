@@ -4,11 +4,10 @@ import itertools
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
-from ledger.records import Receipt
+from ledger.records import OutcomeReport, Receipt
 from ledger.rollups.contents import CONTENTS, Row
-from ledger.rollups.projection import Rollups, read_state
+from ledger.rollups.projection import Placement, Rollups, read_state
 from ledger.rollups.tables import KINDS, LIVE, SHADOW
 from ledger.rows import record_of, select
 from ledger.slo import SloDefinition
@@ -17,7 +16,9 @@ from ledger.slo_defaults import DEFAULT_SLOS
 ROWS_PER_STEP = 5_000  # receipts read and added in one transaction
 Progress = Callable[[int], None]  # told how many receipts were read
 
-_NEXT_RECEIPTS = f"{select(Receipt)} WHERE seq > ? ORDER BY seq LIMIT {ROWS_PER_STEP}"
+_PAGE = f"WHERE seq > ? ORDER BY seq LIMIT {ROWS_PER_STEP}"
+_NEXT_RECEIPTS = f"{select(Receipt)} {_PAGE}"
+_NEXT_REPORTS = f"{select(OutcomeReport)} {_PAGE}"
 
 
 def _silent(rows: int) -> None:
@@ -39,18 +40,28 @@ def rebuild(
         _execute(connection, SHADOW.drop + SHADOW.create)
     shadow = Rollups(definitions, SHADOW)
     position = rows = 0
-    while step := _next_receipts(connection, position):
+    while step := _next_rows(connection, position):
         with _immediate(connection):
             position = _add(connection, shadow, step)
         rows += len(step)
         progress(rows)
     with _immediate(connection):
-        while step := _next_receipts(connection, position):
+        while step := _next_rows(connection, position):
             position = _add(connection, shadow, step)
         _execute(connection, LIVE.drop)
         for kind in KINDS:
             connection.execute(f"ALTER TABLE {SHADOW.name(kind)} RENAME TO {LIVE.name(kind)}")
     return position
+
+
+def is_current(connection: sqlite3.Connection) -> bool:
+    """Whether the rollups' tables have the columns that this code keeps."""
+    scratch = sqlite3.connect(":memory:", isolation_level=None)
+    _execute(scratch, LIVE.create)
+    try:
+        return all(_columns(connection, kind) == _columns(scratch, kind) for kind in KINDS)
+    finally:
+        scratch.close()
 
 
 def first_difference(
@@ -87,10 +98,8 @@ class _Recount(Rollups):
         super().__init__(definitions)
         self._source = source
 
-    def predecessors(
-        self, connection: sqlite3.Connection, receipts: Sequence[Receipt]
-    ) -> list[Receipt]:
-        return super().predecessors(self._source, receipts)
+    def source(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        return self._source
 
 
 def _recount(
@@ -102,21 +111,30 @@ def _recount(
     _execute(scratch, LIVE.create)
     recount = _Recount(connection, definitions)
     position = rows = 0
-    while step := _next_receipts(connection, position):
+    while step := _next_rows(connection, position):
         with _immediate(scratch):
             position = _add(scratch, recount, step)
         rows += len(step)
         progress(rows)
 
 
-def _add(connection: sqlite3.Connection, rollups: Rollups, step: list[tuple[Any, ...]]) -> int:
-    position = int(step[-1][0])
-    rollups.add(connection, [record_of(Receipt, row) for row in step], position)
-    return position
+def _add(connection: sqlite3.Connection, rollups: Rollups, step: list[Placement]) -> int:
+    rollups.add(connection, step)
+    return step[-1][0]
 
 
-def _next_receipts(connection: sqlite3.Connection, position: int) -> list[tuple[Any, ...]]:
-    return connection.execute(_NEXT_RECEIPTS, (position,)).fetchall()
+def _next_rows(connection: sqlite3.Connection, position: int) -> list[Placement]:
+    """The receipts and outcome reports that follow in the chain, in order; a step of them."""
+    receipts = connection.execute(_NEXT_RECEIPTS, (position,)).fetchall()
+    reports = connection.execute(_NEXT_REPORTS, (position,)).fetchall()
+    found: list[Placement] = [(row[0], record_of(Receipt, row)) for row in receipts]
+    found += [(row[0], record_of(OutcomeReport, row)) for row in reports]
+    # The first of both together: of a kind whose page is full, more may follow in between.
+    return sorted(found, key=lambda one: one[0])[:ROWS_PER_STEP]
+
+
+def _columns(connection: sqlite3.Connection, kind: str) -> list[str]:
+    return [row[1] for row in connection.execute(f"PRAGMA table_info({LIVE.name(kind)})")]
 
 
 def _execute(connection: sqlite3.Connection, statements: Sequence[str]) -> None:

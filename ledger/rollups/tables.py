@@ -37,7 +37,11 @@ DIMENSIONS: tuple[str, ...] = (
     "reason",  # terminal_error_code
     "degraded",  # "1" or ""
     "schema_valid",  # "1", "0" or "": none was asked for
+    "tags",  # as on the receipt, {"cost-centre":"a"}; OTHER_TAGS beyond a tenant's limit
 )
+TAG_SETS_LIMIT = 1_000
+"""Different sets of tags of one tenant that are kept apart: a caller may choose any values."""
+OTHER_TAGS = "*"
 LATENCY_DIMENSIONS: tuple[str, ...] = (
     "logical_model",
     "identity_id",
@@ -45,6 +49,13 @@ LATENCY_DIMENSIONS: tuple[str, ...] = (
     "priority",
     "release_id",
     "arm",
+)
+OUTCOME_COUNTS: tuple[str, ...] = (
+    "outcomes",  # requests with an outcome report
+    "quality_passed",
+    "citations_verified",
+    "tasks_completed",
+    "taken_over",
 )
 COUNTS: tuple[str, ...] = (
     "receipts",
@@ -54,12 +65,14 @@ COUNTS: tuple[str, ...] = (
     "cached_input_tokens",
     "output_tokens",
     "attempts",
+    *OUTCOME_COUNTS,
 )
 COSTS: tuple[str, ...] = (
     "cost_input",
     "cost_cached_input",
     "cost_output",
     "cost_fixed",
+    "cost_other",
     "cost_retry_and_hedge",
     "cost_total",
 )
@@ -223,6 +236,11 @@ class Tables:
             f"UPDATE {self.name('state')} SET position = ?, "  # noqa: S608 - own names
             "hour_until_us = ?, shift_until_us = ?, day_until_us = ?"
         )
+
+    @cached_property
+    def count_tag_sets(self) -> str:
+        """How many different sets of tags a tenant has; parameter: tenant_id."""
+        return f"SELECT count(DISTINCT tags) FROM {self.name('series')} WHERE tenant_id = ?"  # noqa: S608 - own names
 
     def find_series(self, kind: str, dimensions: tuple[str, ...]) -> str:
         matching = " AND ".join(f"{dimension} = ?" for dimension in dimensions)

@@ -7,7 +7,8 @@ from datetime import UTC, date, timedelta
 
 import pytest
 
-from ledger.queries.costs import DIMENSIONS, TIME_DIMENSIONS, costs, unit_cost_pico
+from ledger.queries.cost_sums import unit_cost_pico
+from ledger.queries.costs import DIMENSIONS, TIME_DIMENSIONS, costs
 from ledger.reading import connect_read_only
 from ledger.zones import Period, days, parse_zone, to_local
 from tests.ledger.receipts import HOUR_US, T0_US, receipt

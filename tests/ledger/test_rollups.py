@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ledger import histograms
 from ledger.money import join
-from ledger.records import Receipt
+from ledger.records import OutcomeReport, Receipt
 from ledger.rollups import contents
 from ledger.rollups.projection import Rollups, read_state
 from ledger.rollups.rebuild import first_difference, rebuild
@@ -31,8 +31,11 @@ class Place:
 def memory_ledger():
     """An in-memory database with the receipts' table and empty rollups."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    columns = ", ".join(Receipt.__struct_fields__)
-    connection.execute(f"CREATE TABLE receipt (seq INTEGER PRIMARY KEY, v, entry_hash, {columns})")
+    for kind in (Receipt, OutcomeReport):
+        columns = ", ".join(kind.__struct_fields__)
+        connection.execute(
+            f"CREATE TABLE {kind.TABLE} (seq INTEGER PRIMARY KEY, v, entry_hash, {columns})"
+        )
     for statement in LIVE.create:
         connection.execute(statement)
     return connection
@@ -141,7 +144,7 @@ def test_series_learned_in_a_rolled_back_transaction_are_forgotten():
     connection, rollups = memory_ledger(), Rollups()
     append(connection, rollups, [at(0)])
     connection.execute("BEGIN")
-    rollups.add(connection, [at(0, tenant_id="lost", request_id="x")], 2)
+    rollups.add(connection, [(2, at(0, tenant_id="lost", request_id="x"))])
     connection.execute("ROLLBACK")
     append(connection, rollups, [at(0, tenant_id="found", request_id="y")])
     append(connection, rollups, [at(0, tenant_id="lost", request_id="z")])

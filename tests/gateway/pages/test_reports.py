@@ -19,7 +19,8 @@ from gateway.pages.formatting import units
 from gateway.pages.receipt_filters import FilterForm
 from gateway.submission import Caller
 from ledger.money import parse_units
-from ledger.queries.costs import CostRow, CostSums, CostTable, costs
+from ledger.queries.cost_sums import CostSums
+from ledger.queries.costs import CostRow, CostTable, costs
 from ledger.queries.receipts import filter_options, receipt_page
 from ledger.rollups.projection import Rollups
 from ledger.store import Store
