@@ -25,6 +25,7 @@ from gateway.operations import anywhere
 from gateway.operations.executor import Executor
 from gateway.operations.local_socket import LocalSocket
 from gateway.providers.base import Provider
+from gateway.providers.kserve import KServeProvider
 from gateway.providers.openai import OpenAIProvider
 from gateway.providers.simulator import SimulatorProvider
 from gateway.quota import Quota
@@ -98,6 +99,14 @@ class Runtime:
                     clock=self.clock,
                     credential=settings.PROVIDER_CREDENTIAL,
                     first_revision=self._next_snapshot_revision,
+                    allow_link_local=settings.ALLOW_LINK_LOCAL,
+                ),
+                "kserve": KServeProvider(
+                    configuration.policy.routes,
+                    clock=self.clock,
+                    credential=settings.PROVIDER_CREDENTIAL,
+                    first_revision=self._next_snapshot_revision,
+                    allow_link_local=settings.ALLOW_LINK_LOCAL,
                 ),
             }
             self.journey = Journey(

@@ -56,6 +56,7 @@ WEIGHBRIDGE_CONSOLE_DB = Path(
 )
 SHARED_DIR = Path(os.environ.get("WEIGHBRIDGE_SHARED", BASE_DIR.parent / "shared"))  # real data
 TIME_SCALE = _positive_number("WEIGHBRIDGE_TIME_SCALE", 1.0)
+ALLOW_LINK_LOCAL = _flag("WEIGHBRIDGE_ALLOW_LINK_LOCAL", False)
 PROVIDER_CREDENTIAL = _credential  # looked up when it is needed, kept nowhere
 BODY_LIMIT_BYTES = int(_positive_number("WEIGHBRIDGE_BODY_LIMIT_BYTES", 1_048_576))
 

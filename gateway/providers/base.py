@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
-from gateway.policy.values import CapacitySnapshot, Priority, Route
+from gateway.policy.values import CapacitySnapshot, EndState, Priority, Route
 from gateway.providers.outcomes import Outcome
 from gateway.submission import Delta, Message, Parameters
 
@@ -31,6 +31,34 @@ class Call:
     tracestate: str | None = None
 
 
+EndStateByClass = tuple[tuple[str, EndState], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What can be relied on behind a route, and what can't (PRV-4).
+
+    tokenizer: who counts the tokens that are priced. sampling: the parameters that are carried.
+    cancellation: by its acknowledgement, by closing the connection, or not known to have happened.
+    usage_missing: what stands in for a count that did not come. error_classes: how each kind of
+    error ends an attempt. status_enquiry: of which requests it can be asked what became of them.
+    """
+
+    kind: str
+    tokenizer: Literal["route_revision", "backend"]
+    sampling: tuple[str, ...]
+    stop: bool
+    tools: bool
+    json_schema: bool
+    logprobs: bool
+    cancellation: Literal["acknowledged", "closing_acknowledges", "not_acknowledged"]
+    usage_timing: Literal["with_the_end", "in_each_chunk", "not_told"]
+    usage_missing: Literal["never", "counted", "estimated"]
+    error_classes: EndStateByClass
+    status_enquiry: Literal["any_request", "by_provider_id", "none"]
+    snapshots: Literal["with_age", "none"]
+
+
 class Attempted(Protocol):
     """A running attempt: pieces as they arrive, then exactly one outcome, then the end."""
 
@@ -51,6 +79,17 @@ class Provider(Protocol):
 
     def snapshot(self, route: Route) -> CapacitySnapshot | None:
         """Return what the route's backend last said of its capacity; None: nothing yet."""
+        ...
+
+    def capabilities(self, route: Route) -> Capabilities:
+        """Return what can be relied on behind the route (PRV-4)."""
+        ...
+
+    async def ask(self, route: Route, provider_request_id: str) -> Outcome | None:
+        """Return what became of an earlier request; None: it can't be asked, or has no end yet.
+
+        An id is the provider's; the simulator knows an attempt's id as well (PRV-3).
+        """
         ...
 
     def reconfigure(self, routes: Iterable[Route]) -> Sequence[asyncio.Task[None]]:

@@ -2,25 +2,29 @@
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway.clock import Clock
 from gateway.policy.values import CapacitySnapshot, Route
-from gateway.providers.base import Call
+from gateway.providers.base import Call, Capabilities
+from gateway.providers.capabilities import SIMULATOR
 from gateway.providers.outcomes import (
     Cancelled,
     Completed,
+    Failed,
     Outcome,
     Rejected,
     Timings,
     inter_token_latency,
 )
+from gateway.providers.said import FinishReason
 from gateway.providers.simulated import PRIORITY_RANK, backend_of, capacity
-from gateway.providers.simulated_text import json_pieces, natural_length, word_pieces
+from gateway.providers.simulated_answer import script_of
 from gateway.schemas import matches_schema
 from gateway.submission import Delta
 from ledger.rates import Usage
@@ -33,6 +37,18 @@ log = logging.getLogger(__name__)
 
 RETAINED_JOBS = 1_024
 """How many ended jobs a replica still knows, for their token times."""
+REMEMBERED_JOBS = 16_384
+"""How many jobs the provider can still tell of when it is asked (PRV-3)."""
+ID_PREFIX = "sim-"
+GONE = "SIMULATOR_RESTARTED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What is kept of a job to tell what became of it: no text, and nothing of its call."""
+
+    stream: TokenStream
+    finish: FinishReason
 
 
 class SimulatedRoute:
@@ -78,6 +94,8 @@ class SimulatorProvider:
         self._time_scale = time_scale
         self._first_revision = first_revision
         self._routes: dict[str, SimulatedRoute] = {}
+        self._jobs: OrderedDict[str, Remembered] = OrderedDict()
+        self._forgot = False
         self.tasks: list[asyncio.Task[None]] = []
         self.reconfigure(routes)
 
@@ -108,7 +126,33 @@ class SimulatorProvider:
 
     def start(self, call: Call) -> "SimulatedAttempt":
         live = self._routes[call.route.route_id].least_loaded()
-        return SimulatedAttempt(call, live, self._clock, self._time_scale)
+        attempt = SimulatedAttempt(call, live, self._clock, self._time_scale)
+        self._jobs[call.attempt_id] = attempt.remembered()
+        if len(self._jobs) > REMEMBERED_JOBS:
+            self._jobs.popitem(last=False)
+            self._forgot = True
+        return attempt
+
+    def capabilities(self, route: Route) -> Capabilities:
+        return SIMULATOR
+
+    async def ask(self, route: Route, provider_request_id: str) -> Outcome | None:
+        """Return how a job ended, by its own id or its attempt's; None while it runs (PRV-3).
+
+        A job that this process never had died with an earlier one, and is known to have failed.
+        """
+        attempt_id = provider_request_id.removeprefix(ID_PREFIX)
+        job = self._jobs.get(attempt_id)
+        if job is not None:
+            return ended_as(job, attempt_id)
+        if self._forgot:
+            return None  # it may be one of those that are not remembered any more
+        return Failed(
+            usage=Usage(input_tokens=0, output_tokens=0),
+            usage_source="counted",
+            provider_request_id=ID_PREFIX + attempt_id,
+            reason=GONE,
+        )
 
     def snapshot(self, route: Route) -> CapacitySnapshot | None:
         return self._routes[route.route_id].snapshot()
@@ -125,8 +169,7 @@ class SimulatedAttempt:
     def __init__(self, call: Call, live: LiveReplica, clock: Clock, time_scale: float) -> None:
         self._call, self._live, self._clock, self._time_scale = call, live, clock, time_scale
         self._seed = call.attempt_id if call.seed is None else str(call.seed)
-        self._pieces = self._prepared()
-        self._complete = len(self._pieces) <= call.max_output_tokens
+        self._script = script_of(call, self._seed)
         self._cancel_reason: str | None = None
         self._cancel_sent_us = 0
         self._cancelling: asyncio.Task[Finished | None] | None = None
@@ -135,53 +178,40 @@ class SimulatedAttempt:
                 job_id=call.attempt_id,
                 arrival_ps=0,  # the live replica sets it to now
                 input_tokens=call.input_tokens,
-                output_tokens=min(len(self._pieces), call.max_output_tokens),
+                output_tokens=len(self._script.texts),
                 priority=PRIORITY_RANK[call.priority],
             )
         )
 
     async def events(self) -> AsyncIterator[Delta | Outcome]:
-        text = []
         async for index in self._stream:
-            piece = self._pieces[index]
-            text.append(piece)
-            yield Delta(text=piece, tokens=1)
-        yield self._outcome(await self._stream.ended(), text)
+            yield self._script.piece(index)
+        yield self._outcome(await self._stream.ended())
+
+    def remembered(self) -> Remembered:
+        return Remembered(stream=self._stream, finish=self._script.finish)
 
     def cancel(self, reason: str) -> None:
         if self._cancelling is None:
             self._cancel_reason, self._cancel_sent_us = reason, self._clock.now_us()
             self._cancelling = asyncio.ensure_future(self._live.cancel(self._call.attempt_id))
 
-    def _prepared(self) -> list[str]:
-        call = self._call
-        if call.schema is not None:
-            return json_pieces(self._seed, call.schema, call.max_output_tokens)
-        # One piece beyond the cap tells an answer that was cut off from one that stopped there.
-        beyond = call.max_output_tokens + 1
-        wanted = beyond if call.ignore_eos else min(beyond, natural_length(self._seed))
-        return list(word_pieces(self._seed, wanted))
-
-    def _outcome(self, finished: Finished, text: list[str]) -> Outcome:
-        usage = Usage(
-            input_tokens=self._call.input_tokens,
-            output_tokens=finished.output_tokens,
-            cached_input_tokens=finished.cached_tokens,
-        )
+    def _outcome(self, finished: Finished) -> Outcome:
+        usage = usage_of(self._call.input_tokens, finished)
         timings = self._timings(finished)
         if finished.outcome == "completed":
             return Completed(
                 usage=usage,
                 timings=timings,
-                provider_request_id=f"sim-{self._call.attempt_id}",
-                finish_reason="stop" if self._complete else "length",
-                schema_valid=self._schema_valid(text),
+                provider_request_id=ID_PREFIX + self._call.attempt_id,
+                finish_reason=self._script.finish,
+                schema_valid=self._schema_valid(),
             )
         if finished.outcome == "cancelled":
             return Cancelled(
                 usage=usage,
                 timings=replace(timings, cancel_ack_us=self._clock.now_us() - self._cancel_sent_us),
-                provider_request_id=f"sim-{self._call.attempt_id}",
+                provider_request_id=ID_PREFIX + self._call.attempt_id,
                 reason=self._cancel_reason or "backend",
             )
         return Rejected(usage=usage, reason="PROVIDER_REFUSED")
@@ -190,10 +220,31 @@ class SimulatedAttempt:
         gaps_ps = inter_token_ps(self._live.replica, finished)
         return timings_of(finished, gaps_ps, self._time_scale)
 
-    def _schema_valid(self, text: list[str]) -> bool | None:
-        if self._call.schema is None:
+    def _schema_valid(self) -> bool | None:
+        if self._call.schema is None or self._script.function is not None:
             return None
-        return matches_schema("".join(text), self._call.schema)
+        return matches_schema("".join(self._script.texts), self._call.schema)
+
+
+def usage_of(input_tokens: int, finished: Finished) -> Usage:
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=finished.output_tokens,
+        cached_input_tokens=finished.cached_tokens,
+    )
+
+
+def ended_as(job: Remembered, attempt_id: str) -> Outcome | None:
+    """Return a remembered job's end, without its times; None while it runs."""
+    finished = job.stream.finished
+    if finished is None:
+        return None
+    usage, named = usage_of(job.stream.job.input_tokens, finished), ID_PREFIX + attempt_id
+    if finished.outcome == "completed":
+        return Completed(usage=usage, provider_request_id=named, finish_reason=job.finish)
+    if finished.outcome == "cancelled":
+        return Cancelled(usage=usage, provider_request_id=named, reason="CANCELLED")
+    return Rejected(usage=usage, reason="PROVIDER_REFUSED")
 
 
 def inter_token_ps(replica: Replica, finished: Finished) -> NDArray[np.int64]:

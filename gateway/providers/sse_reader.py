@@ -1,8 +1,9 @@
 """Server-sent events read from bytes that may be cut anywhere (DLV-5). Pure, incremental.
 
-Follows the parsing rules of the HTML standard (section 9.2.6) but for two things that real servers
-do: the last event counts also where the blank line after it is missing, and a line `error: …`
-(older llama.cpp servers) is the data of an event named `error`.
+Follows the parsing rules of the HTML standard (section 9.2.6) but for three things that real
+servers do: the last event counts also where the blank line after it is missing, a line `error: …`
+(older llama.cpp servers) is the data of an event named `error`, and an event of that name counts
+also without data (Dynamo).
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ class StreamTooLarge(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SseEvent:
-    """One event: its name (`message` where the stream gave none) and its data, never blank."""
+    """One event: its name (`message` where the stream gave none) and its data, blank of an
+    `error` alone."""
 
     name: str
     data: bytes
@@ -99,5 +101,5 @@ class SseReader:
     def _dispatch(self, events: list[SseEvent]) -> None:
         data, name = b"\n".join(self._data), self._name
         self._data, self._data_bytes, self._name = [], 0, ""
-        if data.strip():
+        if data.strip() or name == "error":
             events.append(SseEvent(name=name or "message", data=data))

@@ -12,7 +12,8 @@ def test_an_address_names_server_model_credential_and_what_is_declared_of_it():
         "https://api.example.com/v1/", key_env="EXAMPLE_KEY", close_cancels=1, kv_tokens=180_000
     )
     assert backend_of(declared) == Backend(
-        chat_url="https://api.example.com/v1/chat/completions",
+        api_url="https://api.example.com/v1",
+        post_url="https://api.example.com/v1/chat/completions",
         metrics_url="https://api.example.com/metrics",
         model="tiny",
         key_env="EXAMPLE_KEY",
@@ -62,6 +63,6 @@ def test_an_address_that_cannot_be_used_is_refused_with_its_reason(address, what
 
 
 def test_a_capability_that_a_call_does_not_carry_cannot_be_declared():
-    with pytest.raises(BadAddress, match="can't carry tools, vision"):
+    with pytest.raises(BadAddress, match="can't carry vision"):
         backend_of(route(capabilities=("json_schema", "tools", "vision")))
-    assert backend_of(route(capabilities=("json_schema", "long_context"))).model == "tiny"
+    assert backend_of(route(capabilities=("json_schema", "tools", "logprobs"))).model == "tiny"

@@ -2,10 +2,13 @@
 
 import json
 
+import orjson
 import pytest
 
 from gateway.providers.openai_address import backend_of
-from gateway.providers.openai_shapes import (
+from gateway.providers.openai_request import request_fields
+from gateway.providers.openai_shapes import read_event
+from gateway.providers.said import (
     REPORTED_TOKENS_LIMIT,
     Chunk,
     Done,
@@ -13,8 +16,6 @@ from gateway.providers.openai_shapes import (
     Reported,
     StreamError,
     provider_id,
-    read_event,
-    request_body,
     usage_of,
 )
 from gateway.providers.sse_reader import SseEvent
@@ -22,6 +23,10 @@ from gateway.submission import Message
 from ledger.rates import Usage
 from tests.faults.plan import ERROR_SHAPES
 from tests.gateway.providers.calls import call, route
+
+
+def sent_for(asked, **settings):
+    return json.loads(orjson.dumps(request_fields(asked, backend_of(route(**settings)))))
 
 
 def said(body, name="message"):
@@ -161,7 +166,7 @@ def test_no_text_can_pass_as_a_request_id():
 
 
 def test_the_request_is_always_streamed_with_usage_and_a_cap():
-    sent = json.loads(request_body(call(max_output_tokens=5), backend_of(route())))
+    sent = sent_for(call(max_output_tokens=5))
     assert sent == {
         "model": "tiny",
         "messages": [{"role": "user", "content": "How heavy is a lörry?"}],
@@ -182,7 +187,7 @@ def test_seed_schema_and_tool_messages_are_sent_as_the_caller_gave_them():
             Message(role="tool", content="42", tool_call_id="c1"),
         ),
     )
-    sent = json.loads(request_body(asked, backend_of(route())))
+    sent = sent_for(asked)
     assert (sent["seed"], sent["ignore_eos"]) == (7, True)
     assert sent["response_format"] == {
         "type": "json_schema",

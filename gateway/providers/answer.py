@@ -1,22 +1,12 @@
 """What an attempt has got so far, and the outcome that this makes of any way to end. Pure."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from gateway.providers.base import Call
 from gateway.providers.http_status import Verdict
-from gateway.providers.openai_shapes import (
-    FINISH_UNKNOWN,
-    FINISHED,
-    NOT_FINISHED,
-    Chunk,
-    Done,
-    Garbage,
-    Reported,
-    StreamError,
-    usage_of,
-)
 from gateway.providers.outcomes import (
     Cancelled,
     Completed,
@@ -28,8 +18,19 @@ from gateway.providers.outcomes import (
     UsageSource,
     inter_token_latency,
 )
+from gateway.providers.said import (
+    FINISH_UNKNOWN,
+    FINISHED,
+    NOT_FINISHED,
+    Done,
+    Garbage,
+    Reported,
+    Said,
+    StreamError,
+    usage_of,
+)
 from gateway.schemas import matches_schema
-from gateway.submission import Delta
+from gateway.submission import Delta, ToolCallPiece
 from ledger.rates import Usage
 
 STREAM_ERROR = "PROVIDER_STREAM_ERROR"
@@ -37,16 +38,33 @@ GARBAGE = "PROVIDER_SENT_GARBAGE"
 NO_FINISH = "PROVIDER_STREAM_WITHOUT_FINISH"
 CONNECTION_LOST = "PROVIDER_CONNECTION_LOST"
 NOT_ACKNOWLEDGED = "CANCEL_NOT_ACKNOWLEDGED"
+MODEL_CHANGED = "PROVIDER_MODEL_CHANGED"
+PARAMETER_REFUSED = "PROVIDER_PARAMETER_REFUSED"
 ITL_LIMIT = 65_536  # gaps that are kept
 NOTHING = Usage(input_tokens=0, output_tokens=0)
 
 
-class Answer:
-    """Adds up an attempt's stream. Times are integer µs of the gateway's clock."""
+CountText = Callable[[str], int | None]
+"""Returns the tokens of an answer's text under its route's tokenizer; None: it can't count them."""
 
-    def __init__(self, call: Call) -> None:
+
+class Answer:
+    """Adds up an attempt's stream. Times are integer µs of the gateway's clock.
+
+    `count_text` counts the output of a server that doesn't, where its chunks are no tokens.
+    `version` is the model's version that must have answered (PRV-4); None: any.
+    """
+
+    def __init__(
+        self, call: Call, *, count_text: CountText | None = None, version: str | None = None
+    ) -> None:
         self._call = call
-        self._texts: list[str] = []  # kept only where a schema is to be checked
+        self._count_text = count_text
+        self._version = version
+        # Kept only where a schema is to be checked or the text to be counted.
+        self._keeps_text = call.schema is not None or count_text is not None
+        self._texts: list[str] = []
+        self._called: set[int] = set()  # indexes of the tool calls that were begun
         self._deltas = 0
         self._shown = False
         self._running: Reported | None = None  # a total so far, from a chunk in the middle
@@ -76,8 +94,8 @@ class Answer:
         """Take the provider's request id; the first one that is known stays."""
         self._provider_id = self._provider_id or provider_id
 
-    def take(self, said: Chunk | Done | StreamError | Garbage, now_us: int) -> Delta | None:
-        """Add one event; return the piece of text that it brought."""
+    def take(self, said: Said, now_us: int) -> Delta | None:
+        """Add one event; return the piece of the answer that it brought."""
         if isinstance(said, Done):
             self.done = True
             return None
@@ -86,6 +104,9 @@ class Answer:
             return None
         if isinstance(said, Garbage):
             self.fail(GARBAGE)
+            return None
+        if self._version is not None and said.version not in (None, self._version):
+            self.fail(MODEL_CHANGED, temporary=False)
             return None
         self.name(said.provider_id)
         self._finish = self._finish or said.finish_reason
@@ -97,12 +118,25 @@ class Answer:
                 self._running = said.reported
         if said.deltas:
             self._count(said.deltas, now_us)
-        if not said.text:
+        if not said.text and not said.tool_calls:
             return None
         self._shown = True
-        if self._call.schema is not None:
+        if self._keeps_text:
             self._texts.append(said.text)
-        return Delta(text=said.text, tokens=said.deltas)
+        return Delta(
+            text=said.text,
+            tokens=said.deltas,
+            tool_calls=tuple(map(self._identified, said.tool_calls)),
+            logprobs_json=said.logprobs_json,
+        )
+
+    def _identified(self, piece: ToolCallPiece) -> ToolCallPiece:
+        """Return a piece of a tool call whose first piece has an id, whoever had to give it."""
+        if piece.index in self._called:
+            return piece
+        self._called.add(piece.index)
+        made = "".join(filter(str.isalnum, self._call.attempt_id))
+        return replace(piece, call_id=piece.call_id or f"call_{made}_{piece.index}")
 
     def fail(self, reason: str, *, temporary: bool = True) -> None:
         self._failure = self._failure or (reason, temporary)
@@ -172,18 +206,20 @@ class Answer:
             reason=reason,
         )
 
-    def judged(self, verdict: Verdict) -> Outcome:
+    def judged(self, verdict: Verdict, refused: tuple[str, ...] = ()) -> Outcome:
         """Return the outcome of an answer whose HTTP status is no success.
 
         A failed one counts its input, marked as an estimate: the backend may have read it all.
+        `refused`: the optional parameters that a rejection names (RTY-2).
         """
         if verdict.ended == "rejected":
             return Rejected(
                 usage=NOTHING,
                 usage_source="counted",
                 provider_request_id=self._provider_id,
-                reason=verdict.reason,
+                reason=PARAMETER_REFUSED if refused else verdict.reason,
                 retry_after_ms=verdict.retry_after_ms,
+                refused_parameters=refused,
             )
         if verdict.ended == "unknown":
             return self.unknown(verdict.reason)
@@ -200,6 +236,8 @@ class Answer:
 
     def _usage(self) -> tuple[Usage, UsageSource]:
         counted = {"input_tokens": self._call.input_tokens, "deltas": self._deltas}
+        if self._total is None and self._running is None and self._count_text is not None:
+            return self._counted(self._count_text)
         if self._total is not None or self._running is None:
             return usage_of(self._total, **counted)
         usage, _ = usage_of(self._running, **counted)
@@ -211,6 +249,14 @@ class Answer:
             cached_input_tokens=usage.cached_input_tokens,
         ), "estimated"
 
+    def _counted(self, count_text: CountText) -> tuple[Usage, UsageSource]:
+        tokens = count_text("".join(self._texts))
+        usage = Usage(
+            input_tokens=self._call.input_tokens,
+            output_tokens=self._deltas if tokens is None else tokens,
+        )
+        return usage, "estimated" if tokens is None else "counted"
+
     def _timings(self) -> Timings:
         if self._deltas == 0:
             return Timings()
@@ -220,6 +266,6 @@ class Answer:
         )
 
     def _schema_valid(self) -> bool | None:
-        if self._call.schema is None:
+        if self._call.schema is None or self._called:  # a call is no answer yet
             return None
         return matches_schema("".join(self._texts), self._call.schema)

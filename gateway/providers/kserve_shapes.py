@@ -1,0 +1,130 @@
+"""The Open Inference Protocol's generate extension, asked and read (PRV-1, CST-6). Pure.
+
+Known: the protocol's own two editions of the stream's end (`done`, `details.finish_reason`), and
+Triton's vLLM and TensorRT-LLM backends (`finish_reason`, `num_input_tokens`, `num_output_tokens`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from gateway.providers.base import Call
+from gateway.providers.kserve_address import Backend, Counts, Template
+from gateway.providers.said import (
+    Chunk,
+    Done,
+    Garbage,
+    Reported,
+    Said,
+    StreamError,
+    count,
+    error_of,
+    estimated_tokens,
+    provider_id,
+    temporary,
+)
+from gateway.providers.sse_reader import SseEvent
+from gateway.submission import Message
+
+
+def request_fields(call: Call, backend: Backend) -> dict[str, Any]:
+    """Return the request's JSON object, its parameters without those to be left out."""
+    asked = call.parameters
+    told = True if backend.counts is not None else None
+    parameters: dict[str, Any] = {
+        "max_tokens": call.max_output_tokens,
+        "temperature": asked.temperature,
+        "top_p": asked.top_p,
+        "presence_penalty": asked.presence_penalty,
+        "frequency_penalty": asked.frequency_penalty,
+        "stop": list(asked.stop) or None,
+        "seed": call.seed,
+        "ignore_eos": call.ignore_eos or None,
+        "stream": told and backend.streams,
+        "exclude_input_in_output": told,
+        "return_finish_reason": told,
+        "return_num_input_tokens": told,
+        "return_num_output_tokens": told,
+    }
+    return {
+        "text_input": prompt_text(call.messages, backend.template),
+        "parameters": {
+            name: value
+            for name, value in parameters.items()
+            if value is not None and name not in call.without
+        },
+    }
+
+
+def prompt_text(messages: Sequence[Message], template: Template) -> str:
+    """Return the messages as one text, which is all that the protocol takes."""
+    if template == "none":
+        return "\n".join(message.content for message in messages)
+    return "".join(f"{each.role}: {each.content}\n" for each in messages) + "assistant:"
+
+
+class Reader:
+    """Reads one answer's events; it adds up counts that come as those of each chunk."""
+
+    def __init__(self, counts: Counts | None) -> None:
+        self._counts = counts
+        self._input_tokens: int | None = None
+        self._output_tokens: int | None = None
+
+    def event(self, event: SseEvent) -> Said:
+        """Return what one event of a stream says."""
+        if event.data.strip() == b"[DONE]":
+            return Done()
+        return self._read(event, whole=False)
+
+    def whole(self, event: SseEvent) -> Said:
+        """Return what a body says that is a whole answer: it has finished, told so or not."""
+        return self._read(event, whole=True)
+
+    def _read(self, event: SseEvent, *, whole: bool) -> Said:
+        failed = event.name == "error"
+        try:
+            body = orjson.loads(event.data)
+        except orjson.JSONDecodeError:
+            body = None
+        if not isinstance(body, dict):
+            return StreamError(temporary=True) if failed else Garbage()
+        error = error_of(body)
+        if error is not None or failed:
+            return StreamError(temporary=temporary(body if error is None else error))
+        text = body.get("text_output")
+        if not isinstance(text, str):
+            return Garbage()
+        ended = whole or body.get("done") is True
+        version = body.get("model_version")
+        return Chunk(
+            provider_id=provider_id(body.get("id")),
+            text=text,
+            deltas=estimated_tokens(text) if whole else int(bool(text)),
+            finish_reason=_finish(body) or ("stop" if ended else None),
+            reported=self._reported(body),
+            choices=1,
+            version=version if isinstance(version, str) and version else None,
+        )
+
+    def _reported(self, body: dict[str, Any]) -> Reported | None:
+        """Return the counts of the answer so far; None where the server doesn't tell them."""
+        if self._counts is None:
+            return None
+        given, made = count(body.get("num_input_tokens")), count(body.get("num_output_tokens"))
+        if given is not None:
+            self._input_tokens = given
+        if made is not None:
+            before = self._output_tokens or 0 if self._counts == "deltas" else 0
+            self._output_tokens = before + made
+        told = Reported(input_tokens=self._input_tokens, output_tokens=self._output_tokens)
+        return None if told == Reported() else told
+
+
+def _finish(body: dict[str, Any]) -> str | None:
+    details = body.get("details")
+    told = body.get("finish_reason")
+    if told is None and isinstance(details, dict):
+        told = details.get("finish_reason")
+    return told if isinstance(told, str) and told else None
