@@ -51,6 +51,15 @@ FILL: tuple[str, ...] = (
     f"INSERT INTO tenant_posted {POSTED}",
 )
 
+# What has its end already, in whatever order the two were written, isn't open.
+_ENTER_REQUEST = (
+    "INSERT OR REPLACE INTO open_request SELECT ?1, ?2 "
+    "WHERE NOT EXISTS (SELECT 1 FROM receipt WHERE request_id = ?1)"
+)
+_ENTER_HOLD = (
+    "INSERT OR REPLACE INTO open_hold SELECT ?1, ?2, ?3, ?4 "
+    "WHERE NOT EXISTS (SELECT 1 FROM settlement WHERE reservation_id = ?1)"
+)
 _ADD_POSTED = (
     "INSERT INTO tenant_posted VALUES (?, ?, ?, ?) ON CONFLICT (tenant_id, bucket_us) "
     "DO UPDATE SET high = high + excluded.high, low = low + excluded.low"
@@ -65,8 +74,7 @@ class OpenWork:
     ) -> None:
         """Enters what began and takes out what ended; what did both in one commit leaves no trace.
 
-        A request's decision is written no later than its receipt, a reservation no later than its
-        settlement: the triggers and the gateway's order of writing see to that.
+        What a settlement posts is entered under the tenant of its reservation, which comes first.
         """
         requests: dict[str, int] = {}
         holds: dict[str, tuple[int, str, int]] = {}
@@ -88,8 +96,8 @@ class OpenWork:
                     settled[record.reservation_id] = record
                 else:
                     posted.append((hold[1], record))
-        _execute(connection, _insert("open_request", 2), list(requests.items()))
-        _execute(connection, _insert("open_hold", 4), [(key, *v) for key, v in holds.items()])
+        _execute(connection, _ENTER_REQUEST, list(requests.items()))
+        _execute(connection, _ENTER_HOLD, [(key, *value) for key, value in holds.items()])
         for keys in _parts(ended):
             connection.execute(_delete_requests(len(keys)), keys)
         for keys in _parts(list(settled)):
@@ -134,11 +142,6 @@ def _parts(keys: list[str]) -> Iterator[list[str]]:
 def _execute(connection: sqlite3.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
     if rows:
         connection.executemany(sql, rows)
-
-
-@cache
-def _insert(table: str, columns: int) -> str:
-    return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * columns)})"
 
 
 @cache

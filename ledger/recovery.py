@@ -21,11 +21,12 @@ class Unfinished(msgspec.Struct, frozen=True, kw_only=True):
 def unfinished(connection: sqlite3.Connection) -> tuple[Unfinished, ...]:
     """The requests with a decision and no receipt, in chain order.
 
-    To be asked at start, before the first new request: later, those in flight are among them.
+    It takes as long as there is open work (`ledger.open_work`), however long the ledger is. To be
+    asked at start, before the first new request: later, those in flight are among them.
     """
     sql = (
-        f"{select(RouteDecision)} AS d WHERE NOT EXISTS "  # noqa: S608 - no input
-        "(SELECT 1 FROM receipt WHERE request_id = d.request_id) ORDER BY seq"
+        f"{select(RouteDecision)} WHERE seq IN "  # noqa: S608 - no input
+        "(SELECT seq FROM open_request) ORDER BY seq"
     )
     found = [record_of(RouteDecision, row) for row in fetch(connection, sql)]
     return tuple(_unfinished(connection, decision) for decision in found)

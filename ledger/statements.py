@@ -11,6 +11,7 @@ from itertools import chain as flatten
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from ledger.chain import Builder, canonical
 from ledger.errors import RecordRefused
@@ -22,7 +23,7 @@ VARIABLES_LIMIT = 32_766  # SQLite's default of SQLITE_MAX_VARIABLE_NUMBER
 SHAPES_LIMIT = 4_096  # distinct patterns of None remembered for one table
 
 
-class Appended(msgspec.Struct, frozen=True):
+class Appended(msgspec.Struct, frozen=True, gc=False):
     """Where a record stands in the chain, durably."""
 
     seq: int
@@ -43,20 +44,27 @@ def prepare(builder: Builder, records: Sequence[Record], rows: Rows) -> tuple[Ap
     and `rows` are then to be thrown away.
     """
     appended = []
+    seq, previous = builder.size, builder.entry_hash
     for record in records:
         record_type = type(record)
-        values = msgspec.structs.astuple(record)
+        values = astuple(record)
         shape = tuple(map(type, values))
-        if shape not in _good_shapes.setdefault(record_type, set()):
+        good = _good_shapes.get(record_type)
+        if good is None or shape not in good:
             _check_shape(record_type, shape)
-        seq, previous = builder.size + 1, builder.entry_hash
+        seq += 1
+        version = record_type.VERSION
         try:
-            covered = canonical(record_type.TABLE, record_type.VERSION, seq, values)
+            covered = canonical(record_type.TABLE, version, seq, values)
         except TypeError as error:
             raise RecordRefused(f"{record_type.TABLE}: {error}") from error
         entry_hash = builder.add(covered)
-        rows.setdefault(record_type, []).append((seq, record_type.VERSION, entry_hash, *values))
+        table_rows = rows.get(record_type)
+        if table_rows is None:
+            table_rows = rows[record_type] = []
+        table_rows.append((seq, version, entry_hash, *values))
         appended.append(Appended(seq, previous, entry_hash))
+        previous = entry_hash
     return tuple(appended)
 
 
@@ -100,6 +108,6 @@ def _check_shape(record_type: type[Record], shape: tuple[type, ...]) -> None:
             raise RecordRefused(
                 f"{record_type.TABLE}.{column.name} is a {kind.__name__}; it must be {wanted}"
             )
-    good = _good_shapes[record_type]
+    good = _good_shapes.setdefault(record_type, set())
     if len(good) < SHAPES_LIMIT:
         good.add(shape)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ledger.chain import BadHead, Builder, Head
 from ledger.errors import LedgerDamaged, LedgerNotReady, LedgerUnavailable, RecordRefused
+from ledger.open_work import OpenWork
 from ledger.reading import entry_hash_at, fetch_one, read_head
 from ledger.records import RECORDS, Record
 from ledger.rows import select
@@ -25,6 +26,12 @@ WAL_PAGES_BUSY = 8_000  # checkpoint between two commits: 32 MiB
 PAGES_PER_ROW_GUESS = 4  # until the first checkpoint has said
 
 Outcome = tuple[Appended, ...] | RecordRefused
+
+# Python's module looks for an adapter of each None and each bytes that it binds, and raises and
+# drops an AttributeError inside when there is none: a microsecond for nothing. These are the
+# identity, in C; they are shared by every connection of the process and change nothing.
+sqlite3.register_adapter(bytes, bytes)
+sqlite3.register_adapter(type(None), {}.get)
 
 
 class Projection(Protocol):
@@ -43,7 +50,7 @@ class Writer:
 
     def __init__(self, path: Path, projections: Sequence[Projection] = ()) -> None:
         self._path = path
-        self._projections = tuple(projections)
+        self._projections = (OpenWork(), *projections)
         self._connection: sqlite3.Connection | None = None
         self._rows_since_checkpoint = 0
         self._pages_per_row = float(PAGES_PER_ROW_GUESS)
@@ -126,10 +133,17 @@ class Writer:
         self._rows_since_checkpoint = 0
 
     def close(self) -> None:
-        """Closes the connection; SQLite checkpoints where no reader is left."""
+        """Closes the connection, the write-ahead log copied into the file and cut to nothing.
+
+        A reader that is still there keeps the log as it is: it is whole all the same.
+        """
         if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+            try:
+                self._connection.execute("PRAGMA busy_timeout=0").fetchall()
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                self._connection.close()
+                self._connection = None
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -237,6 +251,8 @@ def _write_head(connection: sqlite3.Connection, head: Head) -> None:
 def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     try:
         connection.execute("SELECT size FROM chain_head LIMIT 0")
+        for table in ("open_request", "open_hold", "tenant_posted"):
+            connection.execute(f"SELECT 1 FROM {table} LIMIT 0")  # noqa: S608 - own names
         for record_type in RECORDS:
             connection.execute(f"{select(record_type)} LIMIT 0")
     except sqlite3.OperationalError as error:

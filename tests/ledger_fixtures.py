@@ -5,7 +5,9 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,12 @@ def reader(ledger_path: Path) -> Iterator[sqlite3.Connection]:
     connection = connect_read_only(ledger_path)
     yield connection
     connection.close()
+
+
+@contextmanager
+def copy_of(template: Path) -> Iterator[Path]:
+    """A ledger of one example's own, where a test has many examples."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.sqlite3"
+        shutil.copyfile(template, path)
+        yield path

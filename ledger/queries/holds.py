@@ -1,8 +1,13 @@
-"""What is reserved and what was spent: from this the admission book is rebuilt (LED-6)."""
+"""What is reserved and what was spent: from this the admission book is rebuilt (LED-6).
+
+Read from the tables that `ledger.open_work` keeps, so that it takes as long as there is open work,
+however long the ledger has grown.
+"""
 
 import sqlite3
 
 from ledger.money import join
+from ledger.open_work import QUARTER_US
 from ledger.reading import fetch, fetch_one
 from ledger.records import Reservation
 from ledger.rows import record_of, select
@@ -10,22 +15,32 @@ from ledger.rows import record_of, select
 
 def open_reservations(connection: sqlite3.Connection) -> list[Reservation]:
     """The reservations without a settlement, in chain order: at rest, those of open unknowns."""
-    sql = (
-        f"{select(Reservation)} AS r WHERE NOT EXISTS "  # noqa: S608 - no input
-        "(SELECT 1 FROM settlement WHERE reservation_id = r.reservation_id) ORDER BY seq"
-    )
+    open_seqs = "SELECT seq FROM open_hold"
+    sql = f"{select(Reservation)} WHERE seq IN ({open_seqs}) ORDER BY seq"
     return [record_of(Reservation, row) for row in fetch(connection, sql)]
 
 
 def posted_pico_since(connection: sqlite3.Connection, tenant_id: str, since_us: int) -> int:
     """What a tenant's settlements posted from `since_us` on, exactly, in pico units.
 
-    Summed in two limbs, because SQLite's SUM raises above int64 (LED-3).
+    Whole quarter hours are summed already; a time inside one, which no month of a real time zone
+    begins at, costs a walk over the rest of it. In two limbs: SQLite's SUM raises above int64.
     """
-    sql = (
-        "SELECT sum(s.cost_pico >> 32), sum(s.cost_pico & 4294967295) "
-        "FROM settlement AS s JOIN reservation AS r ON r.reservation_id = s.reservation_id "
-        "WHERE s.settled_at_us >= ? AND s.kind = 'posted' AND r.tenant_id = ?"
+    whole_us = -(-since_us // QUARTER_US) * QUARTER_US
+    sums = fetch_one(
+        connection,
+        "SELECT sum(high), sum(low) FROM tenant_posted WHERE tenant_id = ? AND bucket_us >= ?",
+        (tenant_id, whole_us),
     )
-    row = fetch_one(connection, sql, (since_us, tenant_id))
-    return join(row[0] or 0, row[1] or 0)
+    total = join(sums[0] or 0, sums[1] or 0)
+    if whole_us > since_us:
+        part = fetch_one(
+            connection,
+            "SELECT sum(s.cost_pico >> 32), sum(s.cost_pico & 4294967295) "
+            "FROM settlement AS s JOIN reservation AS r ON r.reservation_id = s.reservation_id "
+            "WHERE s.settled_at_us >= ? AND s.settled_at_us < ? AND s.kind = 'posted' "
+            "AND r.tenant_id = ?",
+            (since_us, whole_us, tenant_id),
+        )
+        total += join(part[0] or 0, part[1] or 0)
+    return total

@@ -33,7 +33,7 @@ class Index:
 Indexes: TypeAlias = tuple[Index, ...]
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An append-only row. The store adds `seq`, `v` and `entry_hash`."""
 
     TABLE: ClassVar[str]

@@ -9,6 +9,7 @@ from ledger.chain import checkpoint_of
 from ledger.records import RECORDS, Receipt
 from ledger.rows import columns
 from ledger.store import Store
+from ledger.walk import FAULTS_LIMIT
 from tests import factories
 from tests.ledger.tampering import (
     TABLES,
@@ -189,7 +190,7 @@ def test_a_head_that_was_altered_or_removed_is_named(filled):
 def test_missing_triggers_are_named(filled):
     tamper(filled)
     report = verified(filled)
-    assert len(report.faults) == 3 * len(RECORDS)
+    assert len(report.faults) == min(FAULTS_LIMIT, 3 * len(RECORDS))
     assert "receipt_no_delete is missing" in {fault.what for fault in report.faults}
 
 
