@@ -14,7 +14,7 @@ django_application: Any = get_asgi_application()  # Django's ASGI types are narr
 
 from django.conf import settings  # noqa: E402  (Django must be set up first)
 
-from gateway.api import api_application, handles  # noqa: E402
+from gateway.api.application import api_application, handles  # noqa: E402
 from gateway.api.ports import Ports  # noqa: E402
 from gateway.clock import SystemClock  # noqa: E402
 from gateway.runtime import Runtime  # noqa: E402

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from gateway.operations import keys, tenants
+from gateway.operations import fleet, keys, policies, rates, tenants
 from gateway.operations.base import Operation, Refused
 
-MODULES = (keys, tenants)
+MODULES = (fleet, keys, policies, rates, tenants)
 
 
 def _found() -> dict[str, type[Operation]]:

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from gateway.api import Application, api_application
+from gateway.api.application import Application, api_application
 from gateway.api.auth import ALL_SCOPES, KEY_RANDOM_BYTES, KeyRing, mint_key
 from gateway.api.ports import Run
 from gateway.clock import VirtualClock

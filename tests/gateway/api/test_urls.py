@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.api import handles
+from gateway.api.application import handles
 from tests.gateway.api.client import Client, SmallGateway
 
 URLS = {
@@ -15,6 +15,8 @@ URLS = {
     ("GET", "/api/v1/costs"): "receipts reports",
     ("GET", "/api/v1/slo"): "receipts reports",
     ("GET", "/api/v1/releases"): "receipts reports",
+    ("POST", "/api/v1/requests/{id}/outcome"): "inference receipts",
+    ("POST", "/api/v1/outcomes"): "inference receipts",
     ("GET", "/api/v1/operations"): "operate administer",
     ("POST", "/api/v1/operations/{id}"): "operate administer",
     ("GET", "/healthz"): "",

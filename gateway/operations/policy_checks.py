@@ -1,0 +1,156 @@
+"""Everything that keeps a policy from being published, also what it leans on: addresses, prices.
+
+`gateway.policy.validation` judges a policy by itself; here it is judged among the identities,
+tenants and rate tables that are in force with it. What passes can be followed by a running server.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from gateway.fleet_file.in_force import tables_from
+from gateway.fleet_file.named import Fault, Path
+from gateway.fleet_file.where import path_of
+from gateway.policy.validation import problems
+from gateway.policy.values import Route, RoutePolicy
+from gateway.providers import openai_address, simulated
+from gateway.quota import Quota
+from gateway.tokenizers.registry import REVISIONS
+from ledger.queries import configuration as stored
+from ledger.rates import RateTable
+from ledger.records import ModelIdentity
+
+ROUTES_LIMIT = 256
+MODELS_LIMIT = 256
+EDGES_LIMIT = 1_024
+BODY_LIMIT_BYTES = 1 << 20
+
+ADDRESS_READERS: Final[Mapping[str, Callable[[Route], object]]] = MappingProxyType(
+    {"openai": openai_address.backend_of, "simulator": simulated.backend_of}
+)
+"""By provider kind: reads an address, ValueError where it can't be used. A kind without one has no
+adapter that could serve it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What a policy leans on: who is registered, who may spend how much, what has a price."""
+
+    identities: Mapping[str, ModelIdentity]
+    quotas: Mapping[str, Quota]
+    rate_tables: tuple[RateTable, ...]  # in effect now, and those that are to come
+
+
+def around(connection: sqlite3.Connection, now_us: int) -> Around:
+    """What is in force in a ledger at a time."""
+    return Around(
+        identities={each.identity_id: each for each in stored.identities(connection)},
+        quotas={
+            each.tenant_id: msgspec.json.decode(each.body_json, type=Quota)
+            for each in stored.tenants(connection)
+        },
+        rate_tables=tables_from(connection, now_us),
+    )
+
+
+def policy_faults(policy: RoutePolicy, around: Around) -> tuple[Fault, ...]:
+    """Return everything that keeps the policy from being published among what is around it."""
+    return tuple(fault for check in CHECKS for fault in check(policy, around))
+
+
+def _by_itself(policy: RoutePolicy, around: Around) -> Iterator[Fault]:
+    for problem in problems(policy):
+        path = path_of(problem.where, policy)
+        yield Fault(path=path, what=problem.what, action=problem.action)
+
+
+def _sizes(policy: RoutePolicy, around: Around) -> Iterator[Fault]:
+    sizes = (
+        ("routes", policy.routes, ROUTES_LIMIT),
+        ("models", policy.models, MODELS_LIMIT),
+        ("edges", policy.edges, EDGES_LIMIT),
+    )
+    for name, elements, limit in sizes:
+        if len(elements) > limit:
+            what = f"there are {len(elements)} of at most {limit}"
+            yield Fault(path=(name,), what=what, action="Drop some")
+    size = len(msgspec.json.encode(policy))
+    if size > BODY_LIMIT_BYTES:
+        what = f"the policy has {size} bytes of at most {BODY_LIMIT_BYTES}"
+        yield Fault(path=(), what=what, action="Make it smaller")
+
+
+def _identities(policy: RoutePolicy, around: Around) -> Iterator[Fault]:
+    """Routes of an identity that nobody registered, or that count with another tokenizer."""
+    for index, route in enumerate(policy.routes):
+        identity = around.identities.get(route.identity_id)
+        if identity is None:
+            yield Fault(
+                path=("routes", index, "identity_id"),
+                what="no such model identity is registered",
+                action="Register it first: register_identity, or the fleet file's identities",
+            )
+        elif identity.tokenizer_revision != route.tokenizer_revision:
+            yield Fault(
+                path=("routes", index, "tokenizer_revision"),
+                what=f"its model identity counts with {identity.tokenizer_revision}",
+                action="Name that one (BUD-3)",
+            )
+        if route.tokenizer_revision not in REVISIONS:
+            yield Fault(
+                path=("routes", index, "tokenizer_revision"),
+                what="this gateway has no such tokenizer",
+                action=f"Use one of {', '.join(REVISIONS)}",
+            )
+
+
+def _addresses(policy: RoutePolicy, around: Around) -> Iterator[Fault]:
+    """Routes whose provider kind or address no adapter can use."""
+    for index, route in enumerate(policy.routes):
+        path: Path = ("routes", index, "address")
+        reader = ADDRESS_READERS.get(route.provider_kind)
+        if reader is None:
+            yield Fault(
+                path=("routes", index, "provider_kind"),
+                what=f"there is no adapter for {route.provider_kind}",
+                action=f"Use one of {', '.join(sorted(ADDRESS_READERS))}",
+            )
+            continue
+        try:
+            reader(route)
+        except ValueError as problem:  # BadAddress of either adapter, UnknownProfile
+            what = str(problem).rstrip(".")
+            yield Fault(path=path, what=what, action="Correct it; docs/backends.md has the forms")
+
+
+def price_faults(policy: RoutePolicy, around: Around) -> Iterator[Fault]:
+    """Routes without a price that a tenant with a cost budget may be sent to (CST-7)."""
+    budgeted = {name: quota for name, quota in sorted(around.quotas.items()) if has_budget(quota)}
+    for table in around.rate_tables:
+        priced = {rate.key for rate in table.rates}
+        for index, route in enumerate(policy.routes):
+            if priced & {route.route_id, route.identity_id} or not route.enabled:
+                continue
+            tenants = [name for name, quota in budgeted.items() if reaches(quota, route)]
+            if tenants:
+                yield Fault(
+                    path=("routes", index),
+                    what=f"it has no price in {table.version}, and {tenants[0]} has a cost budget",
+                    action="Publish rates for the route or its model identity first",
+                )
+
+
+def has_budget(quota: Quota) -> bool:
+    """Whether a tenant's requests are refused on a model without a price."""
+    return quota.budget_pico is not None or quota.default_max_cost_pico is not None
+
+
+def reaches(quota: Quota, route: Route) -> bool:
+    return not quota.allowed_regions or route.region in quota.allowed_regions
+
+
+CHECKS: Final = (_by_itself, _sizes, _identities, _addresses, price_faults)

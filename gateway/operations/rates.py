@@ -1,0 +1,159 @@
+"""Rate tables: drafted, compared, published ahead of the time that they take effect (CST-5, CST-7).
+
+A published version is immutable. It prices what is accepted from its time on, never what was
+accepted before.
+"""
+
+import sqlite3
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from gateway.auth_roles import Role
+from gateway.fleet_file.differences import Difference, differences
+from gateway.fleet_file.named import instant, named
+from gateway.operations.base import Operation, Plan, Refused, Seen
+from gateway.operations.drafting import (
+    changes,
+    drafted,
+    missing_draft,
+    moved,
+    name_problem,
+    read_body,
+    refused,
+)
+from gateway.operations.policies import policy_in_force
+from gateway.operations.policy_checks import around, price_faults
+from gateway.operations.rate_checks import earliest_us, record_of_table, table_faults
+from ledger.queries import configuration as stored
+from ledger.queries import drafts
+from ledger.rates import RateTable
+
+KIND: Final = "rate_table"
+INVALID: Final = "INVALID_RATES"
+
+
+class DraftRates(Operation, frozen=True, kw_only=True):
+    """Keep a rate table as a draft, to be compared and tried on past traffic."""
+
+    NAME: ClassVar[str] = "draft_rates"
+    ROLE: ClassVar[Role] = "operator"
+    NEEDS_REASON: ClassVar[bool] = False
+
+    version: str
+    table: dict[str, Any]  # its fields by name; effective_from_us may be left out
+    based_on: str | None = None  # the version published last, where none is named
+    note: str = ""
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        table = _read(self.version, self.table, 0)
+        if isinstance(table, Refused):
+            return table
+        if stored.rate_table(seen.connection, self.version) is not None:
+            return _taken(self.version)
+        return drafted(
+            seen,
+            kind=KIND,
+            name=self.version,
+            body_json=msgspec.json.encode(table).decode(),
+            based_on=self.based_on or latest_version(seen.connection),
+            note=self.note,
+            faults=(
+                fault
+                for fault in table_faults(table, seen)
+                if fault.path != ("effective_from_us",)  # decided when it is published
+            ),
+            tree=named(table),
+        )
+
+
+class PublishRates(Operation, frozen=True, kw_only=True):
+    """Publish a rate table, given or drafted; it prices what is accepted from its time on."""
+
+    NAME: ClassVar[str] = "publish_rates"
+    ROLE: ClassVar[Role] = "admin"
+
+    version: str  # new: that of no published table
+    table: dict[str, Any] | None = None  # None: the draft of that name
+    draft_revision: int | None = None  # None: the newest
+    effective_from_us: int | None = None  # None: the table's; where it has none, soon
+    based_on: str | None = None  # None: what the draft says
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        connection, based_on = seen.connection, self.based_on
+        if stored.rate_table(connection, self.version) is not None:
+            return _taken(self.version)
+        if self.table is not None:
+            table = _read(self.version, self.table, 0)
+            if isinstance(table, Refused):
+                return table
+        else:
+            draft = drafts.draft(connection, KIND, self.version, self.draft_revision)
+            if draft is None:
+                return missing_draft(self.version, self.draft_revision)
+            table = msgspec.json.decode(draft.body_json, type=RateTable)
+            based_on = based_on or draft.based_on
+        overtaken = moved(latest_version(connection), based_on, "last published rate table")
+        if overtaken is not None:
+            return overtaken
+        soonest = earliest_us(connection, seen.now_us) or seen.now_us
+        effective_us = self.effective_from_us or table.effective_from_us or soonest
+        table = msgspec.structs.replace(table, effective_from_us=effective_us)
+        faults = list(table_faults(table, seen))
+        current = policy_in_force(connection)
+        if current is not None:
+            with_it = replace(around(connection, seen.now_us), rate_tables=(table,))
+            faults += price_faults(current, with_it)
+        if faults:
+            return refused(INVALID, faults, named(table))
+        before = stored.rate_table_in_effect(connection, effective_us)
+        old = None if before is None else msgspec.json.decode(before.body_json, type=RateTable)
+        when = instant(effective_us).isoformat(timespec="seconds")
+        return Plan(
+            records=(record_of_table(table, seen),),
+            summary=f"Published the rate table {self.version}, in effect from {when}.",
+            subject=self.version,
+            before={"version": None if old is None else old.version},
+            after={
+                "version": self.version,
+                "effective_from_us": effective_us,
+                "changes": changes(differences(old, table)) if old else [],
+            },
+        )
+
+
+def rates_differences(
+    connection: sqlite3.Connection, before: str, after: str
+) -> tuple[Difference, ...] | None:
+    """What differs between two versions, each published or drafted; None where one is unknown."""
+    old, new = rates_of(connection, before), rates_of(connection, after)
+    return None if old is None or new is None else differences(old, new)
+
+
+def rates_of(connection: sqlite3.Connection, version: str) -> RateTable | None:
+    """The table of a published version, else the newest draft of that name, else None."""
+    record = stored.rate_table(connection, version) or drafts.draft(connection, KIND, version)
+    return None if record is None else msgspec.json.decode(record.body_json, type=RateTable)
+
+
+def latest_version(connection: sqlite3.Connection) -> str | None:
+    """The version published last, whether or not it is in effect yet; None before the first."""
+    published = stored.rate_tables(connection)
+    return published[-1].version if published else None
+
+
+def _read(version: str, tree: dict[str, Any], effective_from_us: int) -> RateTable | Refused:
+    dated = {"effective_from_us": effective_from_us, **tree}
+    wrong = name_problem(version, "version")
+    if wrong is not None:
+        return wrong
+    return read_body(RateTable, dated, INVALID, version=version)
+
+
+def _taken(version: str) -> Refused:
+    return Refused(
+        code="VERSION_EXISTS",
+        message=f"{version} is published already, and a published rate table never changes. "
+        "Choose a new version.",
+    )
