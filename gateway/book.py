@@ -69,19 +69,16 @@ class RouteAccount:
     # id -> (when its attempt was sent, None: not yet; KV tokens)
     since: dict[str, tuple[int | None, int]] = field(default_factory=dict)
     reserved_since_kv_tokens: int = 0
-    state: RouteState | None = None  # kept until something changes
 
-    def current(self) -> RouteState:
-        if self.state is None:
-            self.state = RouteState(
-                route_id=self.route_id,
-                healthy=self.healthy,
-                snapshot=self.snapshot,
-                reserved_since_kv_tokens=self.reserved_since_kv_tokens,
-                accepted_since=len(self.since),
-                probes_in_flight=self.probes_in_flight,
-            )
-        return self.state
+    def state(self) -> RouteState:
+        return RouteState(
+            route_id=self.route_id,
+            healthy=self.healthy,
+            snapshot=self.snapshot,
+            reserved_since_kv_tokens=self.reserved_since_kv_tokens,
+            accepted_since=len(self.since),
+            probes_in_flight=self.probes_in_flight,
+        )
 
 
 def _retry_after_ms(account: TenantAccount, now_us: int) -> int:
@@ -103,6 +100,9 @@ class Book:
         self._routes: dict[str, RouteAccount] = {}
         self._holds: dict[str, Hold] = {}
         self._bounds: list[tuple[int, str]] = []  # unknown holds whose slot returns at a time
+        self._states: dict[str, RouteState] = {}  # in the order the routes were opened
+        self._outdated: set[str] = set()
+        self._seen: tuple[RouteState, ...] = ()
 
     def set_quota(self, tenant_id: str, quota: Quota, *, now_us: int, spent_pico: int) -> None:
         """Enter a tenant, or change its quota; holds stay as they are."""
@@ -122,7 +122,9 @@ class Book:
         return account.quota if account else None
 
     def open_route(self, route_id: str) -> None:
-        self._routes.setdefault(route_id, RouteAccount(route_id=route_id))
+        route = self._routes.setdefault(route_id, RouteAccount(route_id=route_id))
+        self._states.setdefault(route_id, route.state())
+        self._outdated.add(route_id)
 
     def open_routes(self, route_ids: Iterable[str]) -> None:
         """Have a decision see these routes, in this order; a route that holds nothing and is not
@@ -141,7 +143,8 @@ class Book:
     def observe(self, snapshot: CapacitySnapshot) -> None:
         """Take a route's new snapshot; what was sent before it was observed is part of it."""
         route = self._routes[snapshot.route_id]
-        route.snapshot, route.state = snapshot, None
+        route.snapshot = snapshot
+        self._outdated.add(route.route_id)
         if route.since:
             seen = [
                 key
@@ -153,7 +156,8 @@ class Book:
 
     def set_health(self, route_id: str, healthy: bool) -> None:
         route = self._routes[route_id]
-        route.healthy, route.state = healthy, None
+        route.healthy = healthy
+        self._outdated.add(route_id)
 
     def tenant_state(self, tenant_id: str, now_us: int) -> TenantState:
         """Return the tenant as a decision sees it at `now_us`."""
@@ -181,7 +185,12 @@ class Book:
 
     def route_states(self) -> tuple[RouteState, ...]:
         """Return every open route as a decision sees it, in the order they were opened."""
-        return tuple([route.current() for route in self._routes.values()])
+        if self._outdated:
+            for route_id in self._outdated:
+                self._states[route_id] = self._routes[route_id].state()
+            self._outdated.clear()
+            self._seen = tuple(self._states.values())
+        return self._seen
 
     def take(self, hold: Hold, tokens: int) -> None:
         """Take a slot, KV room and money at once; the decision has checked that they are there."""
@@ -199,7 +208,7 @@ class Book:
         route.probes_in_flight += hold.probe
         route.since[hold.reservation_id] = (None, hold.kv_tokens)
         route.reserved_since_kv_tokens += hold.kv_tokens
-        route.state = None
+        self._outdated.add(hold.route_id)
 
     def sent(self, hold: Hold, at_us: int) -> None:
         """Note that the backend has the attempt: only snapshots observed later can show it.
@@ -260,4 +269,4 @@ class Book:
         since = route.since.pop(hold.reservation_id, None)
         if since is not None:
             route.reserved_since_kv_tokens -= since[1]
-        route.state = None
+        self._outdated.add(hold.route_id)

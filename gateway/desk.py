@@ -57,6 +57,10 @@ class Desk:
         self.configuration = configuration
         self.book = book
         self._filed_snapshots: dict[str, int] = {}  # route -> the revision the ledger has
+        self._looked_at: tuple[
+            RouteState, ...
+        ] = ()  # by the last decision; its snapshots are filed
+        self._route_texts = replay.RouteTexts()
 
     def snapshot_filed(self, route_id: str, revision: int) -> None:
         """Tell the desk, of a route that is new to it, which snapshot the ledger has already."""
@@ -68,6 +72,7 @@ class Desk:
             if isinstance(record, CapacitySnapshotRecord):
                 filed = self._filed_snapshots.get(record.route_id, -1)
                 self._filed_snapshots[record.route_id] = min(filed, record.revision - 1)
+                self._looked_at = ()
 
     def budget(self, submission: Submission, tenant_id: str) -> Budget:
         """Return the request's budget, gaps filled from the tenant and the model (BUD-2)."""
@@ -141,8 +146,13 @@ class Desk:
     def _snapshots_to_file(self, states: tuple[RouteState, ...]) -> list[Record]:
         """Return the snapshots that this decision saw and the ledger has not (SPEC 2)."""
         rows: list[Record] = []
-        filed = self._filed_snapshots
-        for state in states:
+        filed, last = self._filed_snapshots, self._looked_at
+        if len(last) == len(states):
+            new = [state for was, state in zip(last, states, strict=True) if was is not state]
+        else:
+            new = list(states)
+        self._looked_at = states
+        for state in new:
             snapshot = state.snapshot
             if snapshot is None or filed.get(state.route_id, -1) >= snapshot.revision:
                 continue
@@ -181,6 +191,7 @@ class Desk:
             policy_revision=self.configuration.policy.revision,
             rate_table_version=rates.version,
             evaluations_seq=self.configuration.evaluations_seq,
+            texts=self._route_texts,
         )
         decision_json = replay.encode_decision(decision)
         return RouteDecision(

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from gateway.policy import canary, candidates, fallback, limits
 from gateway.policy.caps import Caps
 from gateway.policy.estimates import Scale, Weighing
-from gateway.policy.filters import Bounds, Filter, has_all, sift
-from gateway.policy.ordering import first
+from gateway.policy.filters import Bounds, Filter, awake, has_all, sift
+from gateway.policy.ordering import first, first_place
 from gateway.policy.prepared import prepare
 from gateway.policy.reasons import REASONS, UNHEALTHY_HTTP_STATUS
 from gateway.policy.values import (
@@ -41,25 +41,30 @@ def decide(
     if model is None:
         return _rejected(_Case(request, context, policy, None), "MODEL_NOT_FOUND")
     case, caps = _Case(request, context, policy, model), Caps(request, context.tenant, model)
-    by_id, primaries = ready.by_id, ready.primaries(model, case.arm)
-    scale = Scale(request, context, policy)
-    early = _before_weighing(case, scale, caps, primaries)
+    table = ready.table(model, case.arm)
+    scale = Scale(request, context, policy, ready)
+    early = _before_weighing(case, scale, caps, table.revisions)
     if early is not None:
         return early
-    weighings = scale.weigh(primaries)
+    weighed = scale.weighings(table)
     bounds = Bounds(scale, caps)
     if bounds.tenant_left_pico is not None:
-        costs = [w.cost_pico for w in weighings if w.cost_pico is not None]
+        costs = [cost for cost in weighed.costs_pico if cost is not None]
         cheapest = min(costs) if costs else 0
         if cheapest > bounds.tenant_left_pico:
             broke = limits.over_tenant_budget(context.tenant, cheapest)
             return _rejected(case, "TENANT_BUDGET_EXHAUSTED", broke)
-    left, fell, emptied = sift(bounds, weighings)
+    filters = awake(bounds, weighed)
+    if not filters and table.routes:
+        place, order = first_place(policy.ordering, weighed)
+        return _accepted(case, bounds, weighed.one(place), order, tuple(weighed.candidates))
+    weighings = weighed.all()
+    left, fell, emptied = sift(bounds, weighings, filters)
     if left:
         winner, order = first(policy.ordering, left)
         return _accepted(case, bounds, winner, order, candidates.primaries(weighings, fell))
     found = fallback.search(
-        scale, bounds, fallback.origins_of(weighings, fell), by_id, case.foreign_routes()
+        scale, bounds, fallback.origins_of(weighings, fell), ready.by_id, case.foreign_routes()
     )
     looked_at = (*candidates.primaries(weighings, fell), *candidates.fallbacks(found))
     if found.left:
@@ -97,19 +102,19 @@ class _Case:
 
 
 def _before_weighing(
-    case: _Case, scale: Scale, caps: Caps, primaries: Iterable[Route]
+    case: _Case, scale: Scale, caps: Caps, revisions: tuple[str, ...]
 ) -> Decision | None:
     """Return the rejection of step 2 or of the tenant's slots and rates (step 3), or None.
 
     A request is refused here only where the smallest of the candidates' counts is too much; a
-    candidate whose own count is too much falls later, alone (BUD-3).
+    candidate whose own count is too much falls later, alone (BUD-3). `revisions`: the candidates'
+    tokenizers.
     """
-    request, tenant = case.request, case.context.tenant
+    request, tenant, counts = case.request, case.context.tenant, scale.counts
     invalid = limits.not_positive(request)
     if invalid:
         return _rejected(case, "INVALID_TOKEN_BUDGET", invalid)
-    counts = scale.counts
-    own = [counts[r.tokenizer_revision] for r in primaries if r.tokenizer_revision in counts]
+    own = [counts[revision] for revision in revisions if revision in counts]
     smallest = min(own or counts.values())
     exceeded = caps.over(smallest, request.budget.max_output_tokens)
     if exceeded:

@@ -1,22 +1,18 @@
 """What each candidate would cost in time and money, before any filter looks at it (ADM-4)."""
 
-from collections.abc import Iterable
-from typing import Final
-
 import msgspec
 
-from gateway.policy.prepared import prepare
+from gateway.policy.prepared import Prepared, prepare
+from gateway.policy.table import KILO, Sheet, Table
 from gateway.policy.values import (
     AdmissionContext,
+    Candidate,
     InferenceRequest,
     Route,
     RoutePolicy,
-    RouteState,
 )
-from ledger.rate_lookup import Priced, prepared, price
+from ledger.rate_lookup import Priced, price
 from ledger.rates import Rate, Usage, batch_priced, cost_of
-
-KILO: Final = 1000
 
 
 class Weighing(msgspec.Struct, frozen=True, gc=False):
@@ -45,6 +41,114 @@ class Weighing(msgspec.Struct, frozen=True, gc=False):
     cost_pico: int | None
 
 
+class Weighings:
+    """All candidates of one decision on the scale, side by side.
+
+    A `Weighing` is made only of whoever is asked for. The extremes tell a filter that nobody
+    falls without a look at anyone.
+    """
+
+    __slots__ = (
+        "_known",
+        "_sheet",
+        "all_open",
+        "all_priced",
+        "all_up",
+        "candidates",
+        "costs_pico",
+        "counted",
+        "e2e_us",
+        "least_room_kv",
+        "most_cost_pico",
+        "most_e2e_us",
+        "most_need_kv",
+        "output",
+        "some_stale",
+        "some_uncounted",
+        "table",
+    )
+
+    def __init__(
+        self,
+        table: Table,
+        sheet: Sheet,
+        counted: list[int | None],
+        tokens: list[int],
+        output: int,
+        costs_pico: list[int | None],
+        constant_us: int,
+        oldest_fresh_us: int,
+    ) -> None:
+        """Weigh a table's routes with the tokens `counted` for each (None: by nobody; then 0).
+
+        ttft = queue + prefill + first_decode + first_byte_network, and e2e = ttft + (output cap
+        - 1) x inter_token (ADM-4). Queue = the prediction's + what waits x prefill pace. Fractions
+        of a microsecond round up, towards the later finish.
+        """
+        self.table, self._sheet = table, sheet
+        self.counted, self.output, self.costs_pico = counted, output, costs_pico
+        self.some_uncounted = None in counted
+        self.some_stale = sheet.oldest_us < oldest_fresh_us
+        queue_us, self._known = sheet.queue_us, None
+        if self.some_stale:
+            self._known = [at_us >= oldest_fresh_us for at_us in sheet.observed_us]
+            queue_us = [
+                seen_us if known else declared_us
+                for seen_us, declared_us, known in zip(
+                    queue_us, table.queues_us, self._known, strict=True
+                )
+            ]
+        steps = output - 1
+        e2e_us: list[int] = []
+        candidates: list[Candidate] = []
+        for route_id, base_us, pace_us, each_us, waits_us, count, cost in zip(
+            table.ids, table.bases_us, table.paces_us, table.inter_token_us, queue_us, tokens,
+            costs_pico, strict=True,
+        ):  # fmt: skip
+            prefill_us = base_us - (-count * pace_us // KILO)
+            ttft_us = waits_us + prefill_us + constant_us
+            ends_us = ttft_us + steps * each_us
+            e2e_us.append(ends_us)
+            candidates.append(
+                Candidate(
+                    route_id, "primary", None, count, ttft_us, ends_us, cost, waits_us, prefill_us
+                )
+            )
+        self.e2e_us, self.candidates = e2e_us, candidates
+        self.most_need_kv = output + (max(tokens) if tokens else 0)
+        self.most_e2e_us = max(e2e_us) if e2e_us else 0
+        self.all_priced = None not in costs_pico
+        self.most_cost_pico = max([cost or 0 for cost in costs_pico]) if costs_pico else 0
+        self.all_up, self.all_open = sheet.all_up, sheet.all_open
+        self.least_room_kv = sheet.least_room_kv
+
+    def one(self, place: int) -> Weighing:
+        """Return the weighing at a place of the table."""
+        sheet, count, shown = self._sheet, self.counted[place], self.candidates[place]
+        fresh = self._known is None or self._known[place]
+        return Weighing(
+            self.table.routes[place],
+            count,
+            (count or 0) + self.output,
+            bool(sheet.healthy[place]),
+            fresh,
+            sheet.probes[place],
+            sheet.room_kv[place] if fresh else 0,
+            sheet.waiting[place] if fresh else 0,
+            sheet.queue_limits[place],
+            sheet.oldest_wait_us[place] if fresh else 0,
+            shown.queue_us or 0,
+            shown.prefill_us or 0,
+            shown.ttft_us or 0,
+            self.e2e_us[place],
+            self.costs_pico[place],
+        )
+
+    def all(self) -> list[Weighing]:
+        """Return every weighing, in the table's order."""
+        return [self.one(place) for place in range(len(self.counted))]
+
+
 class Scale:
     """What is the same for every candidate of one decision, looked up once.
 
@@ -53,105 +157,88 @@ class Scale:
     """
 
     __slots__ = (
-        "_rates",
-        "_states",
+        "_batch",
+        "_ready",
         "context",
         "counts",
         "policy",
         "request",
-        "share",
         "some_down",
         "some_stale",
         "some_uncounted",
     )
 
     def __init__(
-        self, request: InferenceRequest, context: AdmissionContext, policy: RoutePolicy
+        self,
+        request: InferenceRequest,
+        context: AdmissionContext,
+        policy: RoutePolicy,
+        ready: Prepared | None = None,
     ) -> None:
         self.request, self.context, self.policy = request, context, policy
         self.counts = {count.tokenizer_revision: count.tokens for count in request.input_tokens}
-        self.share = prepare(policy, policy.routes).shares[request.priority]
         self.some_down = self.some_stale = self.some_uncounted = False
-        self._states = {state.route_id: state for state in context.route_states}
-        self._rates = prepared(context.rates)
+        self._ready = prepare(policy, policy.routes) if ready is None else ready
+        self._batch = batch_priced(request.priority)
 
-    def weigh(self, routes: Iterable[Route]) -> list[Weighing]:
-        """Return each route's weighing, in the order given.
+    def weighings(self, table: Table) -> Weighings:
+        """Return a table's routes weighed."""
+        policy, context, counts = self.policy, self.context, self.counts
+        if len(table.revisions) == 1:
+            counted = [counts.get(table.revisions[0])] * len(table.routes)
+        else:
+            counted = [counts.get(revision) for revision in table.tokenizers]
+        tokens = [count or 0 for count in counted]
+        made = Weighings(
+            table,
+            table.sheet(context.route_states, self._ready.shares[self.request.priority]),
+            counted,
+            tokens,
+            self.request.budget.max_output_tokens,
+            self._costs_pico(table, tokens),
+            policy.first_decode_us + policy.first_byte_network_us,
+            context.now_us - policy.snapshot_max_age_us,
+        )
+        self.some_down |= not made.all_up
+        self.some_stale |= made.some_stale
+        self.some_uncounted |= made.some_uncounted
+        return made
 
-        ttft = queue + prefill + first_decode + first_byte_network, and e2e = ttft + (output cap
-        - 1) x inter_token (ADM-4). Queue = the prediction's + what waits x prefill pace. Fractions
-        of a microsecond round up, towards the later finish.
+    def weigh(self, routes: tuple[Route, ...]) -> list[Weighing]:
+        """Return each route's weighing, in the order given."""
+        return self.weighings(self._ready.table_of(routes)).all()
+
+    def _costs_pico(self, table: Table, tokens: list[int]) -> list[int | None]:
+        """Return each route's estimated cost; None where it has no price.
+
+        A rate of the route goes before one of its model identity.
         """
-        policy, context, share = self.policy, self.context, self.share
-        counts, states, rates = self.counts, self._states, self._rates.plain
-        particular = self._rates.particular
-        queue_permille, kv_permille = share.queue_permille, share.kv_permille
+        batch, counts = self._batch, self.counts
+        prices = table.prices(self.context.rates)
+        if prices.particular:
+            return [
+                self._particular_cost_pico(route, count)
+                for route, count in zip(table.routes, tokens, strict=True)
+            ]
         output = self.request.budget.max_output_tokens
-        oldest_fresh_us = context.now_us - policy.snapshot_max_age_us
-        constant_us = policy.first_decode_us + policy.first_byte_network_us
-        batch = batch_priced(self.request.priority)
-        weighings = []
-        for route in routes:
-            prediction = route.prediction
-            pace = prediction.prefill_us_per_ktok
-            route_id = route.route_id
-            counted = counts.get(route.tokenizer_revision)
-            if counted is None:
-                self.some_uncounted = True
-            tokens = counted or 0
-            state = states.get(route_id) or _unknown(route_id)
-            if not (state.healthy and route.enabled):
-                self.some_down = True
-            snapshot = state.snapshot
-            queue_us = prediction.queue_us
-            if snapshot is not None and snapshot.observed_at_us >= oldest_fresh_us:
-                fresh = True
-                room = snapshot.free_kv_tokens - state.reserved_since_kv_tokens
-                if kv_permille != KILO:
-                    whole = snapshot.free_kv_tokens + snapshot.reserved_kv_tokens
-                    room -= whole * (KILO - kv_permille) // KILO
-                waiting = snapshot.waiting_requests + state.accepted_since
-                oldest_wait_us = snapshot.oldest_wait_us
-                queue_us += -(-snapshot.waiting_input_tokens * pace // KILO)
-            else:
-                fresh, room, waiting, oldest_wait_us = False, 0, 0, 0
-                self.some_stale = True
-            prefill_us = prediction.prefill_base_us - (-tokens * pace // KILO)
-            ttft_us = queue_us + prefill_us + constant_us
-            if particular:
-                cost = self._particular_cost(route, tokens, batch=batch)
-            else:
-                rate = rates.get(route_id) or rates.get(route.identity_id)
-                cost = None if rate is None else cost_pico(rate, tokens, output, batch=batch)
-            weighings.append(
-                Weighing(
-                    route,
-                    counted,
-                    tokens + output,
-                    state.healthy,
-                    fresh,
-                    state.probes_in_flight,
-                    room,
-                    waiting,
-                    route.queue_limit * queue_permille // KILO,
-                    oldest_wait_us,
-                    queue_us,
-                    prefill_us,
-                    ttft_us,
-                    ttft_us + (output - 1) * prediction.inter_token_us,
-                    cost,
-                )
-            )
-        return weighings
+        costs: list[int | None] = [
+            None
+            if rate is None
+            else cost_pico(rate, counts.get(revision) or 0, output, batch=batch)
+            for revision, rate in prices.kinds
+        ]
+        if len(costs) == 1:
+            return costs * len(tokens)
+        return [costs[kind] for kind in prices.kind_of]
 
-    def _particular_cost(self, route: Route, tokens: int, *, batch: bool) -> int | None:
+    def _particular_cost_pico(self, route: Route, tokens: int) -> int | None:
         """Return the estimate by a table in which some rate depends on time or place (CST-7)."""
         output = self.request.budget.max_output_tokens
         priced = price(
             self.context.rates,
             (route.route_id, route.identity_id),
             Usage(input_tokens=tokens, output_tokens=output),
-            batch=batch,
+            batch=self._batch,
             at_us=self.context.now_us,
             place=("", route.region, ""),
         )
@@ -172,8 +259,3 @@ def cost_pico(rate: Rate, tokens: int, output: int, *, batch: bool) -> int:
         )
     usage = Usage(input_tokens=tokens, output_tokens=output)
     return cost_of(rate, usage, batch=batch).total_pico
-
-
-def _unknown(route_id: str) -> RouteState:
-    """A route that the context says nothing of: nobody vouches for its health."""
-    return RouteState(route_id=route_id, healthy=False, snapshot=None)

@@ -5,12 +5,12 @@ reasons come before the passing ones: a request that no recovery could help is n
 To add a filter, write its function and put it into FILTERS where its precedence is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from gateway.policy.caps import Caps
-from gateway.policy.estimates import Scale, Weighing
+from gateway.policy.estimates import Scale, Weighing, Weighings
 from gateway.policy.values import FallbackReason, InferenceRequest, TenantState
 
 
@@ -211,17 +211,61 @@ FILTERS: Final[tuple[Filter, ...]] = (
 )
 
 BY_NAME: Final = {each.name: each for each in FILTERS}
-_IN_ORDER: Final = tuple((each.keep, each) for each in FILTERS)
 
 
-def sift(bounds: Bounds, weighings: Left) -> tuple[Left, dict[str, str], Filter | None]:
+def idle(bounds: Bounds, each: Weighings) -> dict[str, bool]:
+    """Return, by name, whether a filter would keep everybody: by their extremes, looking at none.
+
+    True is certain; False is only likely, and has the filter look at each.
+    """
+    table, output, most = each.table, bounds.output, each.most_need_kv
+    minute, tenants, own = (
+        bounds.tokens_left_in_minute,
+        bounds.tenant_left_pico,
+        bounds.max_cost_pico,
+    )
+    fresh = not each.some_stale
+    return {
+        "capability": table.common.issuperset(bounds.capabilities),
+        "region": bounds.regions is None or table.regions <= bounds.regions,
+        "quality_floor": bounds.quality_floor <= 0 or bounds.quality_floor <= table.least_quality,
+        "tokenizer": not each.some_uncounted,
+        "token_budget": len(bounds.scale.counts) == 1,
+        "token_limits": output <= table.least_output
+        and most <= table.least_total
+        and most - output <= table.least_input,
+        "disabled": each.all_up,
+        "health": each.all_up,
+        "tenant_rate": minute is None or most <= minute,
+        "snapshot_age": fresh,
+        "kv_capacity": fresh and most <= each.least_room_kv,
+        "queue_length": fresh and each.all_open,
+        "queue_age": fresh and each.all_open,
+        "deadline": each.most_e2e_us <= bounds.deadline_us,
+        "unpriced": each.all_priced or not bounds.cost_applies,
+        "tenant_budget": tenants is None or each.most_cost_pico <= tenants,
+        "cost": own is None or each.most_cost_pico <= own,
+    }
+
+
+def awake(bounds: Bounds, weighings: Weighings) -> list[Filter]:
+    """Return the filters, in order, at which somebody may fall."""
+    asleep = idle(bounds, weighings)
+    if False not in asleep.values():
+        return []
+    return [each for each in FILTERS if not asleep[each.name]]
+
+
+def sift(
+    bounds: Bounds, weighings: Left, filters: Iterable[Filter] = FILTERS
+) -> tuple[Left, dict[str, str], Filter | None]:
     """Return who passed, who fell at which filter, and the filter that emptied the set, if one did.
 
     `weighings` is not changed; an empty one is emptied by nothing.
     """
     left, fell = weighings, dict[str, str]()
-    for keep, each in _IN_ORDER:
-        kept = keep(bounds, left)
+    for each in filters:
+        kept = each.keep(bounds, left)
         if kept is not left and len(kept) != len(left):
             passed = {w.route.route_id for w in kept}
             for w in left:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from gateway.policy.caps import Caps, over
 from gateway.policy.estimates import Scale, Weighing
 from gateway.policy.filters import Bounds, has_all
-from gateway.policy.values import InferenceRequest, Limit, Route, TenantState
+from gateway.policy.values import InferenceRequest, Limit, Route, TenantState, TokenCount
 
 
 def not_positive(request: InferenceRequest) -> tuple[Limit, ...]:
     """Return what has to be at least 1 and is not (INVALID_TOKEN_BUDGET)."""
     budget = request.budget
-    smallest = min([count.tokens for count in request.input_tokens], default=0)
+    counts = request.input_tokens
+    smallest = counts[0].tokens if len(counts) == 1 else _smallest(counts)
     if (
         smallest > 0
         and budget.max_input_tokens > 0
@@ -29,6 +30,10 @@ def not_positive(request: InferenceRequest) -> tuple[Limit, ...]:
         ("deadline_us", budget.deadline_us),
     )
     return tuple(Limit(name=name, limit=1, observed=value) for name, value in values if value < 1)
+
+
+def _smallest(counts: tuple[TokenCount, ...]) -> int:
+    return min([count.tokens for count in counts], default=0)
 
 
 def over_tenant(tenant: TenantState, tokens: int) -> tuple[str, tuple[Limit, ...]] | None:

@@ -1,6 +1,6 @@
 """What a policy settles for every decision, looked up once for many of them.
 
-The last ones used are remembered by identity: values are frozen, so the same object says the same.
+The last one used is remembered by identity: values are frozen, so the same object says the same.
 Pure all the same: what is returned depends on the arguments alone.
 """
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.policy import canary
+from gateway.policy.table import Table
 from gateway.policy.values import (
     CanaryArm,
     LogicalModel,
@@ -28,7 +29,7 @@ DEFAULT_SHARES: Final = (
 class Prepared:
     """A policy's models, routes and shares by name; of each name the first one counts."""
 
-    __slots__ = ("_primaries", "by_id", "models", "policy", "routes", "shares")
+    __slots__ = ("_alone", "_tables", "by_id", "models", "policy", "routes", "shares")
 
     def __init__(self, policy: RoutePolicy, routes: Sequence[Route]) -> None:
         self.policy, self.routes = policy, routes
@@ -39,23 +40,33 @@ class Prepared:
         self.shares: dict[Priority, PriorityShare] = {
             share.priority: share for share in reversed((*policy.queue_shares, *DEFAULT_SHARES))
         }
-        self._primaries: dict[tuple[str, tuple[str, ...] | None], tuple[Route, ...]] = {}
+        self._tables: dict[tuple[str, tuple[str, ...] | None], Table] = {}
+        self._alone: dict[str, Table] = {}
 
-    def primaries(self, model: LogicalModel, arm: CanaryArm | None) -> tuple[Route, ...]:
+    def table(self, model: LogicalModel, arm: CanaryArm | None) -> Table:
         """Return the candidates of a model and arm, sorted by id and each once."""
         key = (model.name, None if arm is None else arm.route_ids)
-        found = self._primaries.get(key)
+        found = self._tables.get(key)
         if found is None:
             names = model.primary_routes
             if model.canary is not None:
                 names = canary.candidates_of(model.canary, arm, names)
-            found = tuple([self.by_id[name] for name in sorted(set(names)) if name in self.by_id])
-            self._primaries[key] = found
+            known = [self.by_id[name] for name in sorted(set(names)) if name in self.by_id]
+            found = self._tables[key] = Table(tuple(known))
+        return found
+
+    def table_of(self, routes: tuple[Route, ...]) -> Table:
+        """Return the table of any routes; that of a single one, as of an edge, is remembered."""
+        if len(routes) != 1:
+            return Table(routes)
+        found = self._alone.get(routes[0].route_id)
+        if found is None or found.routes[0] is not routes[0]:
+            found = self._alone[routes[0].route_id] = Table(routes)
         return found
 
 
 class _Memory:
-    """The last one: one attribute, so that no thread sees half of it."""
+    """The last one, in one attribute, so that no thread sees half of it."""
 
     __slots__ = ("prepared",)
 

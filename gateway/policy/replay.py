@@ -69,44 +69,67 @@ def inputs_of(
         policy_revision=policy_revision,
         rate_table_version=rate_table_version,
         evaluations_seq=evaluations_seq,
-        routes=tuple(
-            [
-                RouteInput(
-                    route_id=state.route_id,
-                    healthy=state.healthy,
-                    snapshot_revision=state.snapshot.revision if state.snapshot else None,
-                    reserved_since_kv_tokens=state.reserved_since_kv_tokens,
-                    accepted_since=state.accepted_since,
-                    probes_in_flight=state.probes_in_flight,
-                )
-                for state in route_states
-            ]
-        ),
+        routes=tuple([_route_input(state) for state in route_states]),
     )
+
+
+def _route_input(state: RouteState) -> RouteInput:
+    return RouteInput(
+        route_id=state.route_id,
+        healthy=state.healthy,
+        snapshot_revision=state.snapshot.revision if state.snapshot else None,
+        reserved_since_kv_tokens=state.reserved_since_kv_tokens,
+        accepted_since=state.accepted_since,
+        probes_in_flight=state.probes_in_flight,
+    )
+
+
+class RouteTexts:
+    """The routes' part of recorded inputs as text, made anew only for states that are new.
+
+    States are frozen, so that one which is the same object as last time reads the same.
+    """
+
+    __slots__ = ("_states", "_texts")
+
+    def __init__(self) -> None:
+        self._states: tuple[RouteState, ...] = ()
+        self._texts: list[bytes] = []
+
+    def of(self, states: tuple[RouteState, ...]) -> msgspec.Raw:
+        """Return the array of the states' inputs."""
+        last, texts = self._states, self._texts
+        if len(last) != len(states):
+            texts = self._texts = [_ENCODER.encode(_route_input(state)) for state in states]
+        elif last is not states:
+            for place, (was, state) in enumerate(zip(last, states, strict=True)):
+                if was is not state:
+                    texts[place] = _ENCODER.encode(_route_input(state))
+        self._states = states
+        return msgspec.Raw(b"[%b]" % b",".join(texts))
 
 
 def encode_inputs(
     *,
     request: InferenceRequest,
     tenant: TenantState,
-    route_states: Iterable[RouteState],
+    route_states: tuple[RouteState, ...],
     now_us: int,
     policy_revision: str,
     rate_table_version: str,
     evaluations_seq: int,
+    texts: RouteTexts | None = None,
 ) -> str:
-    """Return the canonical text of the inputs, for the ledger (see `inputs_of`)."""
-    return canonical(
-        inputs_of(
-            request=request,
-            tenant=tenant,
-            route_states=route_states,
-            now_us=now_us,
-            policy_revision=policy_revision,
-            rate_table_version=rate_table_version,
-            evaluations_seq=evaluations_seq,
-        )
-    )
+    """Return the canonical text of the inputs, for the ledger (see `inputs_of`).
+
+    `texts` remembers those of the routes from one decision to the next.
+    """
+    routes = (texts or RouteTexts()).of(route_states)
+    fields = (
+        request, tenant, now_us, policy_revision, rate_table_version, evaluations_seq, routes
+    )  # fmt: skip
+    text = _ENCODER.encode(fields).decode()
+    return text if text.isascii() else canonical(_INPUTS.decode(text))
 
 
 def encode_decision(decision: Decision) -> str:

@@ -285,7 +285,7 @@ class Limit(Value, frozen=True, kw_only=True):
     observed: int
 
 
-class Candidate(Value, frozen=True, kw_only=True):
+class Candidate(Value, frozen=True):
     """One route as the decision saw it: the filter at which it fell, or its estimates."""
 
     route_id: str

@@ -81,7 +81,7 @@ def case(seed: int) -> Case:
     ids = [f"route-{n}" for n in range(draw.between(1, 6))]
     routes = tuple([_route(draw, each) for each in ids])
     policy = _policy(draw, ids, routes)
-    states = tuple([_state(draw, each, policy) for each in ids if not draw.one_in(30)])
+    states = tuple([state(draw, each, policy) for each in ids if not draw.one_in(30)])
     context = AdmissionContext(
         now_us=make.NOW_US,
         tenant=make.tenant(in_flight=0) if calm else _tenant(draw),
@@ -183,7 +183,7 @@ def _policy(draw: Draw, ids: list[str], routes: tuple[Route, ...]) -> RoutePolic
     )
 
 
-def _state(draw: Draw, route_id: str, policy: RoutePolicy) -> RouteState:
+def state(draw: Draw, route_id: str, policy: RoutePolicy) -> RouteState:
     limit_us = policy.snapshot_max_age_us
     age_us = draw.of((0, limit_us // 2, limit_us, limit_us, limit_us + 1))
     return make.state(
