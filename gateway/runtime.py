@@ -45,7 +45,7 @@ from ledger.records import (
     Tenant,
 )
 from ledger.rollups.projection import Rollups
-from ledger.store import Store
+from ledger.store import Appended, Store
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +138,9 @@ class Runtime:
         for provider in self.providers.values():
             await provider.close()
         self.store.close()
+
+    async def commit(self, records: Sequence[Record]) -> tuple[Appended, ...]:
+        return await self.store.commit(records)
 
     def models(self) -> tuple[str, ...]:
         return tuple(sorted(self.journey.desk.configuration.models))

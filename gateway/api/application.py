@@ -35,6 +35,7 @@ from gateway.api.http import (
 from gateway.api.native import Reports, Requests
 from gateway.api.openai import ChatCompletions, Models
 from gateway.api.operating import Operations
+from gateway.api.outcomes import Outcomes
 from gateway.api.ports import Ports
 from gateway.api.problems import invalid
 from gateway.api.replies import failed, failed_natively
@@ -74,6 +75,7 @@ class Application:
         self._body_limit_bytes = body_limit_bytes
         models, requests, health = Models(ports), Requests(ports), Health(ports)
         report = Reports(ports)
+        outcomes = Outcomes(ports, body_limit_bytes)
         operating = Operations(ports, body_limit_bytes)
         chat = ChatCompletions(ports, body_limit_bytes)
         self.table = Table(
@@ -88,6 +90,8 @@ class Application:
                     self._keyed("GET", path, path.rpartition("/")[2], report.report)
                     for path in reports.PATHS
                 ),
+                self._keyed("POST", "/api/v1/requests/{id}/outcome", "outcome", outcomes.one),
+                self._keyed("POST", "/api/v1/outcomes", "outcomes", outcomes.bulk),
                 self._keyed("GET", OPERATIONS, "operations", operating.listed),
                 self._keyed("POST", f"{OPERATIONS}/{{id}}", "operation", operating.perform),
                 _open("/healthz", "healthz", health.alive),
@@ -148,6 +152,8 @@ class Application:
             scopes = (SCOPE_RECEIPTS, SCOPE_REPORTS)
         elif path.startswith(OPERATIONS):
             scopes = (SCOPE_OPERATE, SCOPE_ADMINISTER)
+        elif path.endswith(("/outcome", "/outcomes")):
+            scopes = (SCOPE_INFERENCE, SCOPE_RECEIPTS)
         elif path.startswith(_NATIVE_PREFIX):
             scopes = (SCOPE_RECEIPTS,)
 

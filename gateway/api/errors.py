@@ -47,6 +47,7 @@ _OF_HTTP = MappingProxyType(
         "BODY_TOO_SLOW": (408, "Send the whole body without long pauses."),
         "OUTPUT_NOT_RETAINED": (410, "Read the receipt; send a new key to run it again."),
         "SCOPE_MISSING": (403, "Use a key that has the scope; an administrator can make one."),
+        "OUTCOME_CONFLICT": (409, "Send a new outcome_id, or none."),
         "INTERNAL_ERROR": (500, "Tell the operator the x-request-id; don't retry blindly."),
     }
 )

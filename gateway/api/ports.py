@@ -1,7 +1,7 @@
 """What the API needs of the rest of the gateway: nothing but this (DESIGN, shape)."""
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from gateway.api.auth import KeyRing
@@ -9,6 +9,7 @@ from gateway.clock import Clock
 from gateway.idempotency import Claims
 from gateway.operations.base import Actor, Done, Operation, Refused
 from gateway.submission import Delta, Ended, Refusal, Submission
+from ledger.records import Record
 
 
 class Run(Protocol):
@@ -74,6 +75,10 @@ class Ports(Protocol):
 
     @property
     def operations(self) -> Operations: ...
+
+    async def commit(self, records: Sequence[Record]) -> object:
+        """Returns once the records are durable. Raises RecordRefused or LedgerUnavailable."""
+        ...
 
     def models(self) -> tuple[str, ...]:
         """Returns the logical models of the policy in force, sorted."""
