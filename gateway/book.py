@@ -7,7 +7,7 @@ byte leaves; after a restart the book is rebuilt from the ledger.
 
 import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -62,6 +62,7 @@ class RouteAccount:
 
     route_id: str
     healthy: bool = True
+    drained: bool = False  # by an operator: what runs there ends, nothing new begins
     snapshot: CapacitySnapshot | None = None
     kv_held_tokens: int = 0
     holds: int = 0
@@ -73,7 +74,7 @@ class RouteAccount:
     def state(self) -> RouteState:
         return RouteState(
             route_id=self.route_id,
-            healthy=self.healthy,
+            healthy=self.healthy and not self.drained,
             snapshot=self.snapshot,
             reserved_since_kv_tokens=self.reserved_since_kv_tokens,
             accepted_since=len(self.since),
@@ -139,6 +140,8 @@ class Book:
         self._routes = {
             route_id: known.get(route_id) or RouteAccount(route_id=route_id) for route_id in wanted
         } | left
+        self._states = {route_id: route.state() for route_id, route in self._routes.items()}
+        self._outdated = set(self._routes)
 
     def observe(self, snapshot: CapacitySnapshot) -> None:
         """Take a route's new snapshot; what was sent before it was observed is part of it."""
@@ -158,6 +161,16 @@ class Book:
         route = self._routes[route_id]
         route.healthy = healthy
         self._outdated.add(route_id)
+
+    def set_drained(self, route_ids: Collection[str]) -> None:
+        """Have these routes, and no others, take nothing new; each goes on counting as unhealthy
+        until it is no more among them, whatever its backend says."""
+        for route in self._routes.values():
+            route.drained = route.route_id in route_ids
+        self._outdated.update(self._routes)
+
+    def drained(self) -> frozenset[str]:
+        return frozenset(route.route_id for route in self._routes.values() if route.drained)
 
     def tenant_state(self, tenant_id: str, now_us: int) -> TenantState:
         """Return the tenant as a decision sees it at `now_us`."""
@@ -225,6 +238,13 @@ class Book:
         account = self._tenants[hold.tenant_id]
         account.pending_pico -= hold.cost_pico
         account.spent_pico += spent_pico
+
+    def withdraw(self, hold: Hold) -> None:
+        """Take back the hold that was taken last, its place in the minute too: nothing ran."""
+        self.settle(hold, 0)
+        account = self._tenants[hold.tenant_id]
+        if account.recent and account.recent[-1][0] == hold.taken_at_us:
+            account.tokens_in_minute -= account.recent.pop()[1]
 
     def leave_unknown(self, hold: Hold, bound_us: int) -> None:
         """Keep an unknown's money held; slot and KV return once `bound_us` has passed (LED-6)."""

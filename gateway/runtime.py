@@ -31,12 +31,13 @@ from gateway.providers.simulator import SimulatorProvider
 from gateway.quota import Quota
 from gateway.recovery import unknown_receipts
 from gateway.tokenizers import tokenizer
+from ledger.queries import actions, holds
 from ledger.queries import configuration as stored
-from ledger.queries import holds
 from ledger.reading import reader
 from ledger.records import (
     ApiKey,
     ApiKeyRevocation,
+    ControlAction,
     EvaluationResult,
     ModelIdentity,
     RateTableRecord,
@@ -53,6 +54,7 @@ SNAPSHOT_SECONDS = 0.25
 DRAIN_SECONDS = 20.0
 CONFIGURED_BY = frozenset({ModelIdentity, RateTableRecord, EvaluationResult, RoutePolicyRecord})
 """Records from which the configuration is read: a new one of these has it read again."""
+DRAINING = frozenset({"drain_route", "undrain_route"})  # control actions that the book follows
 
 
 class Runtime:
@@ -183,6 +185,8 @@ class Runtime:
             self.observe_routes()
         if kinds & {ApiKey, ApiKeyRevocation}:
             self.keys = KeyRing(stored.active_api_keys(connection))
+        if any(isinstance(each, ControlAction) and each.action in DRAINING for each in records):
+            desk.book.set_drained(actions.drained_routes(connection))
         for record in records:
             if isinstance(record, Tenant):
                 change_quota(desk.book, connection, record, self.clock.now_us())
@@ -197,6 +201,7 @@ class Runtime:
     def _open_routes(self, desk: Desk, configuration: configured.Configuration) -> None:
         connection = self.reader()
         desk.book.open_routes(configuration.routes)
+        desk.book.set_drained(actions.drained_routes(connection))
         for route_id in configuration.routes:
             desk.snapshot_filed(route_id, stored.last_snapshot_revision(connection, route_id))
 

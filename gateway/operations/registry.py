@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from gateway.operations import fleet, keys, policies, rates, tenants
+from gateway.operations import fleet, keys, policies, rates, routes, tenants
 from gateway.operations.base import Operation, Refused
 
-MODULES = (fleet, keys, policies, rates, tenants)
+MODULES = (fleet, keys, policies, rates, routes, tenants)
 
 
 def _found() -> dict[str, type[Operation]]:

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from ledger.reading import fetch_one
+from ledger.reading import fetch, fetch_one
 from ledger.records import ControlAction
 from ledger.rows import record_of, select
 
@@ -15,3 +15,13 @@ def latest_action(connection: sqlite3.Connection, action: str) -> ControlAction 
         (action,),
     )
     return None if row is None else record_of(ControlAction, row)
+
+
+def drained_routes(connection: sqlite3.Connection) -> frozenset[str]:
+    """The routes whose last drain has not been undone: the audit log alone says so."""
+    sql = (
+        "SELECT subject FROM control_action WHERE action = 'drain_route' AND seq IN "
+        "(SELECT max(seq) FROM control_action WHERE action IN ('drain_route', 'undrain_route') "
+        "GROUP BY subject)"
+    )
+    return frozenset(row[0] for row in fetch(connection, sql))
