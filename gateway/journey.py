@@ -10,8 +10,10 @@ import itertools
 import logging
 import secrets
 import traceback
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from gateway import metrics
 from gateway.clock import Clock
@@ -28,7 +30,7 @@ from gateway.submission import Delta, Ended, Filed, Refusal, Submission
 from gateway.tokenizers import count_chat_for
 from ledger.errors import LedgerError, RecordRefused
 from ledger.rates import Usage
-from ledger.records import IdempotencyKey, Receipt, Record
+from ledger.records import CapacitySnapshotRecord, IdempotencyKey, Receipt, Record
 from ledger.store import Appended, LedgerUnavailable, Store
 
 log = logging.getLogger(__name__)
@@ -87,21 +89,47 @@ class Journey:
 
         Raises LedgerUnavailable where nothing can be recorded; then nothing is held or run.
         """
-        request = await self._measured(submission)
-        weighed = self.desk.weigh(request, self._clock.now_us())
-        if weighed.hold is None or weighed.route is None:
-            return await self._refuse(weighed)
+        admitted = await self.admit_together((submission,))
+        return admitted if isinstance(admitted, Refusal) else admitted[0]
+
+    async def admit_together(self, submissions: Sequence[Submission]) -> Refusal | tuple[Run, ...]:
+        """Return as many runs as there are submissions of one prompt, or the first refusal.
+
+        All are weighed before anything is recorded: where one is refused, none was accepted, and
+        the refusal's receipt stands for all. Raises as `admit` does.
+        """
+        request = await self._measured(submissions[0])
+        taken: list[Weighed] = []
+        while len(taken) < len(submissions):  # without an await: none is weighed in between
+            if taken:
+                request = msgspec.structs.replace(request, request_id=self._new_id())
+            weighed = self.desk.weigh(request, self._clock.now_us())
+            if weighed.hold is None or weighed.route is None:
+                return await self._refuse(weighed, withdrawn=taken)
+            taken.append(weighed)
+        rows = [row for weighed in taken for row in weighed.records]
         try:
-            await self._store.commit((*weighed.records, *_claim(weighed, submission)))
+            await self._store.commit((*rows, *_claim(taken[0], submissions[0])))
         except BaseException:
-            self.desk.book.settle(weighed.hold, 0)
-            self.desk.snapshots_lost(weighed.records)
+            for weighed in taken:
+                if weighed.hold is not None:
+                    self.desk.book.settle(weighed.hold, 0)
+            self.desk.snapshots_lost(tuple(rows))
             raise
+        return tuple(map(self._begun, taken, submissions))
+
+    def _new_id(self) -> str:
+        return make_request_id(self._clock.now_us(), secrets.token_bytes(10))
+
+    def _begun(self, weighed: Weighed, submission: Submission) -> Run:
+        """Return a durable, accepted request's run, under way."""
         route = weighed.route
+        if route is None:
+            raise ValueError("only an accepted request runs")
         run = Run(
-            request_id=request.request_id,
+            request_id=weighed.request.request_id,
             created_us=weighed.decided_at_us,
-            logical_model=request.logical_model,
+            logical_model=weighed.request.logical_model,
             route_id=route.route_id,
             identity_id=route.identity_id,
             fingerprint=("sim-" if route.provider_kind == "simulator" else "") + route.identity_id,
@@ -150,9 +178,8 @@ class Journey:
         configuration = self.desk.configuration
         revisions = configuration.tokenizer_revisions
         counts = await count_chat_for(revisions, submission.messages, submission.tools_json)
-        now_us = self._clock.now_us()
         return InferenceRequest(
-            request_id=make_request_id(now_us, secrets.token_bytes(10)),
+            request_id=self._new_id(),
             tenant_id=submission.caller.tenant_id,
             logical_model=submission.logical_model,
             priority=submission.priority,
@@ -169,15 +196,27 @@ class Journey:
             tags=submission.tags,
         )
 
-    async def _refuse(self, weighed: Weighed) -> Refusal:
-        """File the refusal. It never takes an Idempotency-Key: nothing ran under it (LED-5)."""
+    async def _refuse(self, weighed: Weighed, withdrawn: Sequence[Weighed] = ()) -> Refusal:
+        """File the refusal. It never takes an Idempotency-Key: nothing ran under it (LED-5).
+
+        `withdrawn` were weighed with it and are taken back; the snapshots that they saw are filed.
+        """
+        for each in reversed(withdrawn):
+            if each.hold is not None:
+                self.desk.book.withdraw(each.hold)
         decision = weighed.decision
         code = decision.reason_code or "INVALID_REQUEST"
         receipt = refusal_receipt(weighed, self._clock.now_us())
+        seen = [
+            row
+            for each in withdrawn
+            for row in each.records
+            if isinstance(row, CapacitySnapshotRecord)
+        ]
         try:
-            appended = await self._store.commit((*weighed.records, receipt))
+            appended = await self._store.commit((*seen, *weighed.records, receipt))
         except BaseException:
-            self.desk.snapshots_lost(weighed.records)
+            self.desk.snapshots_lost((*seen, *weighed.records))
             raise
         metrics.request_ended(receipt)
         return Refusal(
