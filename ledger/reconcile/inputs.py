@@ -64,7 +64,7 @@ def read_inputs(
         return refused
     lines = reports.lines_of_period(connection, plan.provider, start_us, end_us, as_of_seq)
     late = _late_lines(connection, plan, lock, as_of_seq)
-    exchange = _Exchange(connection, plan.currency, as_of_seq)
+    exchange = Exchange(connection, plan.currency, as_of_seq)
     try:
         theirs = tuple(_theirs(plan, lines, late, exchange))
         ours = tuple(_ours(connection, lock, start_us, end_us, as_of_seq))
@@ -113,7 +113,7 @@ def _late_lines(
 
 
 def _theirs(
-    plan: Plan, lines: Iterable[InvoiceLine], late: Sequence[LateLine], exchange: "_Exchange"
+    plan: Plan, lines: Iterable[InvoiceLine], late: Sequence[LateLine], exchange: "Exchange"
 ) -> Iterator[Theirs]:
     count = 0
     for line in lines:
@@ -129,7 +129,7 @@ def _theirs(
             yield msgspec.structs.replace(found, pico=found.pico - was, late=True)
 
 
-def their_line(line: InvoiceLine, exchange: "_Exchange") -> Theirs:
+def their_line(line: InvoiceLine, exchange: "Exchange") -> Theirs:
     """The line as it is compared: its amount in the plan's currency."""
     pico, uncertain = 0, 0
     if line.amount is not None and line.currency is not None:
@@ -148,7 +148,7 @@ def their_line(line: InvoiceLine, exchange: "_Exchange") -> Theirs:
     )  # fmt: skip
 
 
-class _Exchange:
+class Exchange:
     """The rates into one currency, and which of them were used."""
 
     def __init__(self, connection: sqlite3.Connection, currency: str, as_of_seq: int) -> None:

@@ -126,13 +126,23 @@ def reconcile(
     )
 
 
-def again(connection: sqlite3.Connection, record: Reconciliation) -> Run | Refused:
-    """A recorded run, computed again from what it looked at."""
+def again(
+    connection: sqlite3.Connection, record: Reconciliation, *, as_of_seq: int | None = None
+) -> Run | Refused:
+    """A recorded run, computed again from what it looked at, or as of another row."""
     period = PeriodOf(
         name=record.period, zone=record.zone, start_us=record.start_us, end_us=record.end_us
     )
     plan = msgspec.json.decode(record.plan_json, type=Plan)
-    return reconcile(connection, plan, period, as_of_seq=record.as_of_seq)
+    seq = record.as_of_seq if as_of_seq is None else as_of_seq
+    return reconcile(connection, plan, period, as_of_seq=seq)
+
+
+def is_current(connection: sqlite3.Connection, record: Reconciliation) -> bool:
+    """Whether the run, made again now, would compare the same: nothing of its period came later."""
+    head = read_head(connection)
+    run = again(connection, record, as_of_seq=0 if head is None else head.size)
+    return isinstance(run, Run) and run.run_id == record.run_id
 
 
 def records_of(run: Run, *, now_us: int, by: str) -> tuple[Record, ...] | Refused:

@@ -1,0 +1,257 @@
+"""Invoices imported, compared, signed and closed; every write of SPEC 11 (REC-1..3)."""
+
+import re
+from typing import ClassVar
+
+import msgspec
+
+from gateway.auth_roles import Role
+from gateway.operations.base import Operation, Plan, Refused, Seen
+from gateway.reconciling import default_plan
+from ledger.invoices import formats
+from ledger.invoices.importing import importing, invoice_id, line_ids
+from ledger.invoices.values import Refusal
+from ledger.queries import invoices as reports
+from ledger.queries import reconciliation as stored
+from ledger.reconcile import closing, running
+from ledger.reconcile.currency import rate_scaled
+from ledger.reconcile.values import Plan as MatchingPlan
+from ledger.reconcile.values import Refused as NotCompared
+from ledger.records import CurrencyRate
+
+SOURCE_LIMIT_CHARS = 200
+
+_CURRENCY = re.compile(r"[A-Z]{3}")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+class ImportInvoice(Operation, frozen=True, kw_only=True):
+    """Import a provider's usage or cost report: its files, or all its pages in order."""
+
+    NAME: ClassVar[str] = "import_invoice"
+    ROLE: ClassVar[Role] = "operator"
+    NEEDS_REASON: ClassVar[bool] = False
+
+    files: tuple[bytes, ...]
+    provider: str | None = None
+    format: str | None = None
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        report = formats.read(self.files, provider=self.provider, format_name=self.format)
+        if isinstance(report, Refusal):
+            place = f"file {report.file + 1}: " if len(self.files) > 1 else ""
+            where = f"line {report.line}, column {report.column}: " if report.line else ""
+            return Refused(code=report.code, message=f"{place}{where}{report.message}")
+        this = invoice_id(report)
+        found = importing(
+            report,
+            known=reports.newest_lines(seen.connection, [line for line, _ in line_ids(report)]),
+            imported_before=reports.invoice(seen.connection, this),
+            now_us=seen.now_us,
+            by=seen.actor.label,
+        )
+        if found.repeated:
+            message = f"These files were imported before, as {this}: nothing was written."
+            return Refused(code="IMPORTED_BEFORE", message=message)
+        invoice = found.invoice
+        return Plan(
+            records=found.records,
+            summary=f"Imported {invoice.lines:,} lines of {invoice.provider} ({invoice.format}), "
+            f"{invoice.new_lines:,} of them new or changed.",
+            subject=this,
+            after={
+                "provider": invoice.provider,
+                "format": invoice.format,
+                "lines": invoice.lines,
+                "new_lines": invoice.new_lines,
+                "totals": msgspec.json.decode(invoice.totals_json),
+                "finer_than_pico_lines": invoice.finer_than_pico_lines,
+                "gaps": len(msgspec.json.decode(invoice.gaps_json)),
+            },
+            evidence=invoice.files_sha256,
+        )
+
+
+class RecordCurrencyRate(Operation, frozen=True, kw_only=True):
+    """Record what a currency was worth in another on a day, and who says so."""
+
+    NAME: ClassVar[str] = "record_currency_rate"
+    ROLE: ClassVar[Role] = "operator"
+    NEEDS_REASON: ClassVar[bool] = False
+
+    from_currency: str
+    to_currency: str
+    on_day: str
+    rate: str
+    source: str
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        problem = self._problem()
+        if problem is not None:
+            return Refused(code="INVALID_RATE", message=problem)
+        before = reports.newest_rate(
+            seen.connection, self.from_currency, self.to_currency, self.on_day
+        )
+        if before is not None and (before.rate, before.source) == (self.rate, self.source):
+            return Refused(code="NO_CHANGE", message="This rate is recorded already.")
+        record = CurrencyRate(
+            from_currency=self.from_currency,
+            to_currency=self.to_currency,
+            on_day=self.on_day,
+            revision=0 if before is None else before.revision + 1,
+            rate=self.rate,
+            source=self.source,
+            recorded_at_us=seen.now_us,
+            recorded_by=seen.actor.label,
+        )
+        pair = f"{self.from_currency}/{self.to_currency} {self.on_day}"
+        return Plan(
+            records=(record,),
+            summary=f"Recorded {pair} = {self.rate}, by {self.source}.",
+            subject=pair,
+            before={} if before is None else {"rate": before.rate, "source": before.source},
+            after={"rate": self.rate, "source": self.source},
+        )
+
+    def _problem(self) -> str | None:
+        if not _CURRENCY.fullmatch(self.from_currency) or not _CURRENCY.fullmatch(self.to_currency):
+            return "Currencies are three capital letters, as EUR."
+        if self.from_currency == self.to_currency:
+            return "A currency needs no rate into itself."
+        if not _DAY.fullmatch(self.on_day):
+            return "The day is written as 2026-09-30."
+        if not 0 < len(self.source) <= SOURCE_LIMIT_CHARS:
+            return f"The source has 1 to {SOURCE_LIMIT_CHARS} characters: who says so, and where."
+        try:
+            rate_scaled(self.rate)
+        except ValueError as error:
+            return f"The rate can't be used: {error}."
+        return None
+
+
+class Reconcile(Operation, frozen=True, kw_only=True):
+    """Compare a provider's lines of a period with our attempts, and keep the comparison."""
+
+    NAME: ClassVar[str] = "reconcile"
+    ROLE: ClassVar[Role] = "operator"
+    NEEDS_REASON: ClassVar[bool] = False
+
+    provider: str
+    period: str
+    zone: str = "UTC"
+    matching: MatchingPlan | None = None  # None: every real route, each by its backend's model
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        period = running.period_of(self.period, self.zone)
+        if isinstance(period, NotCompared):
+            return _refused(period)
+        matching = self.matching or default_plan(seen.connection, self.provider)
+        if isinstance(matching, NotCompared):
+            return _refused(matching)
+        if matching.provider != self.provider:
+            message = f"The plan is for {matching.provider}, not {self.provider}."
+            return Refused(code="OTHER_PROVIDER", message=message)
+        run = running.reconcile(seen.connection, matching, period)
+        if isinstance(run, NotCompared):
+            return _refused(run)
+        if stored.run(seen.connection, run.run_id) is not None:
+            message = f"{run.run_id} is this comparison, made before: nothing was written."
+            return Refused(code="SAME_RUN", message=message)
+        records = running.records_of(run, now_us=seen.now_us, by=seen.actor.label)
+        if isinstance(records, NotCompared):
+            return _refused(records)
+        head = records[0]
+        return Plan(
+            records=records,
+            summary=f"Compared {self.provider}, {self.period}: {len(records) - 1:,} discrepancies.",
+            subject=run.run_id,
+            after={
+                name: getattr(head, name)
+                for name in ("currency", "opening", "ours", "theirs", "difference", "closing")
+            },
+            evidence=run.digest.hex(),
+        )
+
+
+class SignReconciliation(Operation, frozen=True, kw_only=True):
+    """Sign a comparison: as a second person, who neither ran it nor imported its reports."""
+
+    NAME: ClassVar[str] = "sign_reconciliation"
+    ROLE: ClassVar[Role] = "operator"
+
+    run_id: str
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        found = stored.run(seen.connection, self.run_id)
+        if found is None:
+            return _no_run(self.run_id)
+        run = found.record
+        newest = stored.runs(seen.connection, provider=run.provider, period=run.period)[0].record
+        imports = [reports.invoice(seen.connection, one) for one in run.invoices.split()]
+        signed = closing.signing(
+            run,
+            [one for one in imports if one is not None],
+            stored.sign_off(seen.connection, self.run_id),
+            newest.run_id,
+            by=seen.actor.label,
+            note=self.reason,
+            now_us=seen.now_us,
+        )
+        if isinstance(signed, NotCompared):
+            return _refused(signed)
+        return Plan(
+            records=(signed,),
+            summary=f"Signed the comparison of {run.provider}, {run.period}.",
+            subject=self.run_id,
+            after={"signed": True, "difference": run.difference, "closing": run.closing},
+            evidence=run.digest.hex(),
+        )
+
+
+class LockPeriod(Operation, frozen=True, kw_only=True):
+    """Close a signed period: what comes later for it is an adjustment of the next one."""
+
+    NAME: ClassVar[str] = "lock_period"
+    ROLE: ClassVar[Role] = "operator"
+
+    run_id: str
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        found = stored.run(seen.connection, self.run_id)
+        if found is None:
+            return _no_run(self.run_id)
+        run = found.record
+        last = stored.last_lock(seen.connection, run.provider)
+        earlier = None
+        if last is not None and last.end_us < run.start_us:
+            earlier = reports.earliest_line_us(
+                seen.connection, run.provider, from_us=last.end_us, before_us=run.start_us,
+                as_of_seq=run.as_of_seq,
+            )  # fmt: skip
+        lock = closing.locking(
+            run,
+            stored.sign_off(seen.connection, self.run_id),
+            last,
+            earlier,
+            by=seen.actor.label,
+            now_us=seen.now_us,
+            current=running.is_current(seen.connection, run),
+        )
+        if isinstance(lock, NotCompared):
+            return _refused(lock)
+        return Plan(
+            records=(lock,),
+            summary=f"Locked {run.period} of {run.provider}; it closes at {run.closing}.",
+            subject=f"{run.provider} {run.period}",
+            before={"locked": False},
+            after={"locked": True, "closing": run.closing, "run_id": run.run_id},
+            evidence=run.digest.hex(),
+        )
+
+
+def _refused(why: NotCompared) -> Refused:
+    return Refused(code=why.code, message=why.message)
+
+
+def _no_run(run_id: str) -> Refused:
+    return Refused(code="NO_SUCH_RUN", message=f"There is no reconciliation {run_id[:60]!r}.")

@@ -1,0 +1,45 @@
+"""What the gateway knows that a reconciliation needs: which routes lead to which models (REC-2)."""
+
+import sqlite3
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+import msgspec
+
+from gateway.policy.values import Route, RoutePolicy
+from ledger.queries import configuration as stored
+from ledger.reconcile.values import Binding, Plan, Refused
+
+
+def default_plan(connection: sqlite3.Connection, provider: str) -> Plan | Refused:
+    """A plan that binds every real route of any policy to the model that its address names.
+
+    Refused (SEVERAL_HOSTS, BINDINGS) where the routes lead to several hosts, or there is none:
+    nobody is guessed to be `provider` then, and the plan has to say who is.
+    """
+    routes: dict[str, Route] = {}
+    for record in stored.policies(connection):
+        policy = msgspec.json.decode(record.body_json, type=RoutePolicy)
+        routes |= {r.route_id: r for r in policy.routes if r.provider_kind != "simulator"}
+    hosts = sorted({_url(route).netloc for route in routes.values()})
+    if len(hosts) > 1:
+        return Refused(
+            code="SEVERAL_HOSTS",
+            message=f"routes lead to {', '.join(hosts[:5])}: give a plan whose bindings name the "
+            f"routes of {provider}",
+        )
+    bindings = tuple(
+        Binding(route_id=route_id, model=_model(route))
+        for route_id, route in sorted(routes.items())
+    )
+    if not bindings:
+        message = f"no policy has a real route: nothing of ours can be on {provider}'s invoice"
+        return Refused(code="BINDINGS", message=message)
+    return Plan(provider=provider, bindings=bindings)
+
+
+def _url(route: Route) -> SplitResult:
+    return urlsplit(route.address.partition(":")[2])
+
+
+def _model(route: Route) -> str:
+    return parse_qs(_url(route).query).get("model", [route.route_id])[0]
