@@ -1,12 +1,42 @@
-"""What must hold between records: one current receipt, one settlement (LED-1, LED-6)."""
+"""What verification asks of the rows beside their hashes: the rules that make a receipt final.
+
+They are those of the audit (`ledger.invariants`) that say whether a row may stand where it does;
+verification reports them as faults, in its own words.
+"""
 
 import sqlite3
-from collections.abc import Iterator
 
 from ledger.faults import Fault, Kind
-from ledger.reading import fetch, fetch_one
+from ledger.queries import violations as v
+from ledger.reading import fetch_one
 
-FOUND_LIMIT = 100
+_RULES: tuple[tuple[Kind, str, str, str], ...] = (
+    (
+        "receipt",
+        "receipt",
+        v.RECEIPT_REVISIONS,
+        "its request's revisions are not 0, 1, 2 … once each",
+    ),
+    (
+        "receipt",
+        "receipt",
+        v.RESOLVES_NO_UNKNOWN,
+        "it doesn't resolve its request's receipt before it, or that was no unknown",
+    ),
+    ("settlement", "settlement", v.SETTLED_TWICE, "its reservation was settled before"),
+    (
+        "settlement",
+        "settlement",
+        v.SETTLED_WITHOUT_RESERVATION,
+        "there is no such reservation",
+    ),
+)
+_AT_REST: tuple[Kind, str, str, str] = (
+    "receipt",
+    "route_decision",
+    v.WITHOUT_RECEIPT,
+    "the request has no receipt",
+)
 
 
 def audit(
@@ -17,72 +47,12 @@ def audit(
     Requests without a receipt are faults when the ledger is `at_rest`: nothing runs, and what a
     crash left open was filed as unknown.
     """
-    sql = (
-        "SELECT count(*) FROM route_decision AS d WHERE seq <= ? AND NOT EXISTS "
-        "(SELECT 1 FROM receipt WHERE request_id = d.request_id)"
+    unfinished = int(
+        fetch_one(connection, f"SELECT count(*) FROM ({v.WITHOUT_RECEIPT})", {"size": size})[0]  # noqa: S608
     )
-    unfinished = int(fetch_one(connection, sql, (size,))[0])
-    faults = [*_receipts(connection, size), *_settlements(connection, size)]
-    if at_rest and unfinished:
-        faults += _rows(
-            connection,
-            size,
-            "receipt",
-            "route_decision",
-            "the request has no receipt",
-            "SELECT seq, request_id FROM route_decision AS d WHERE seq <= ? AND NOT EXISTS "
-            "(SELECT 1 FROM receipt WHERE request_id = d.request_id) ORDER BY seq",
-        )
-    return unfinished, tuple(faults)
-
-
-def _receipts(connection: sqlite3.Connection, size: int) -> Iterator[Fault]:
-    yield from _rows(
-        connection,
-        size,
-        "receipt",
-        "receipt",
-        "its request's revisions are not 0, 1, 2 … once each",
-        "SELECT min(seq), request_id FROM receipt WHERE seq <= ? GROUP BY request_id "
-        "HAVING min(revision) != 0 OR max(revision) != count(*) - 1 "
-        "OR count(DISTINCT revision) != count(*) ORDER BY 1",
+    rules = (*_RULES, _AT_REST) if at_rest and unfinished else _RULES
+    return unfinished, tuple(
+        Fault(kind=kind, table=table, seq=seq, label=label, what=what)
+        for kind, table, sql, what in rules
+        for seq, label in v.violations(connection, sql, size)
     )
-    yield from _rows(
-        connection,
-        size,
-        "receipt",
-        "receipt",
-        "it doesn't resolve its request's receipt before it, or that was no unknown",
-        "SELECT r.seq, r.request_id FROM receipt AS r LEFT JOIN receipt AS p "
-        "ON p.request_id = r.request_id AND p.revision = r.revision - 1 "
-        "WHERE r.seq <= ? AND r.revision > 0 AND (p.entry_hash IS NOT r.resolves_hash "
-        "OR p.status IS NOT 'unknown') ORDER BY r.seq",
-    )
-
-
-def _settlements(connection: sqlite3.Connection, size: int) -> Iterator[Fault]:
-    yield from _rows(
-        connection,
-        size,
-        "settlement",
-        "settlement",
-        "its reservation was settled before",
-        "SELECT max(seq), reservation_id FROM settlement WHERE seq <= ? "
-        "GROUP BY reservation_id HAVING count(*) > 1 ORDER BY 1",
-    )
-    yield from _rows(
-        connection,
-        size,
-        "settlement",
-        "settlement",
-        "there is no such reservation",
-        "SELECT seq, reservation_id FROM settlement AS s WHERE seq <= ? AND NOT EXISTS "
-        "(SELECT 1 FROM reservation WHERE reservation_id = s.reservation_id) ORDER BY seq",
-    )
-
-
-def _rows(
-    connection: sqlite3.Connection, size: int, kind: Kind, table: str, what: str, sql: str
-) -> Iterator[Fault]:
-    for seq, label in fetch(connection, f"{sql} LIMIT {FOUND_LIMIT}", (size,)):
-        yield Fault(kind=kind, table=table, seq=seq, label=str(label), what=what)

@@ -7,7 +7,7 @@ without end. So every statement is fetched to its end (`fetch`), and long walks 
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ BUSY_TIMEOUT_MS = 2_000
 PAGE_ROWS = 1_000
 CONNECTIONS_LIMIT = 8  # ledgers that one thread keeps open
 
-Parameters = Sequence[Any]
+Parameters = Sequence[Any] | Mapping[str, Any]
 
 _local = threading.local()
 
@@ -73,7 +73,7 @@ def fetch_one(connection: sqlite3.Connection, sql: str, values: Parameters = ())
 def pages(
     connection: sqlite3.Connection,
     sql: str,
-    values: Parameters = (),
+    values: Sequence[Any] = (),
     *,
     after_seq: int = 0,
     rows: int = PAGE_ROWS,

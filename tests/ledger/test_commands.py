@@ -1,24 +1,14 @@
 """`verify_ledger` and `checkpoint_ledger` as an operator runs them."""
 
-import io
 import json
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from ledger.store import Store
 from tests import factories
+from tests.ledger.commands import run
 from tests.ledger.tampering import TABLES, fill, seqs, tamper
-
-
-def run(command, *arguments):
-    out, err = io.StringIO(), io.StringIO()
-    status: object = 0
-    try:
-        call_command(command, *arguments, stdout=out, stderr=err)
-    except SystemExit as leaving:
-        status = leaving.code
-    return status, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture

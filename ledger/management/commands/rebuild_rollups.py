@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from ledger import open_work
 from ledger.errors import LedgerError
 from ledger.lock import LedgerLock
 from ledger.reading import connect_read_only
@@ -15,7 +16,8 @@ from ledger.rollups.rebuild import first_difference, rebuild
 
 class Command(BaseCommand):
     help = (
-        "Makes the rollups again from the receipts (no server may run on the ledger). "
+        "Makes the rollups and the lists of open work again from the records (no server may run "
+        "on the ledger). "
         "With --check, changes nothing and exits 1, naming the first row that differs."
     )
 
@@ -53,6 +55,7 @@ class Command(BaseCommand):
             connection = sqlite3.connect(path, isolation_level=None)
             try:
                 position = rebuild(connection, progress=self._report)
+                open_work.rebuild(connection)
             finally:
                 connection.close()
         finally:

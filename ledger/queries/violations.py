@@ -1,0 +1,205 @@
+"""Rows that break a rule between records, each found by one statement (LED-1, LED-5, LED-6).
+
+Each statement selects (seq, the id by which a person knows the row) of the rows at fault, among the
+first :size rows of the chain. What is still under way when it is asked breaks none of these.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+
+from ledger.reading import fetch
+from ledger.records import RECORDS, Record, label_field
+
+FOUND_LIMIT = 100  # rows named of one kind: enough to see what happened
+
+Found = tuple[int, str]
+
+_ENDED_COST = (
+    "(SELECT sum(e.cost_pico) FROM attempt_event AS e "
+    "WHERE e.request_id = r.request_id AND e.event = 'ended' AND e.seq < r.seq)"
+)
+_CURRENT = (
+    "NOT EXISTS (SELECT 1 FROM receipt WHERE request_id = r.request_id AND revision > r.revision)"
+)
+
+RECEIPT_REVISIONS = (
+    "SELECT min(seq), request_id FROM receipt WHERE seq <= :size GROUP BY request_id "
+    "HAVING min(revision) != 0 OR max(revision) != count(*) - 1 "
+    "OR count(DISTINCT revision) != count(*) ORDER BY 1"
+)
+RESOLVES_NO_UNKNOWN = (
+    "SELECT r.seq, r.request_id FROM receipt AS r LEFT JOIN receipt AS p "
+    "ON p.request_id = r.request_id AND p.revision = r.revision - 1 "
+    "WHERE r.seq <= :size AND r.revision > 0 AND (p.entry_hash IS NOT r.resolves_hash "
+    "OR p.status IS NOT 'unknown') ORDER BY r.seq"
+)
+WITHOUT_RECEIPT = (
+    "SELECT seq, request_id FROM route_decision AS d WHERE seq <= :size AND NOT EXISTS "
+    "(SELECT 1 FROM receipt WHERE request_id = d.request_id) ORDER BY seq"
+)
+RECEIPT_WITHOUT_DECISION = (
+    "SELECT seq, request_id FROM receipt AS r WHERE seq <= :size AND NOT EXISTS "
+    "(SELECT 1 FROM route_decision WHERE request_id = r.request_id) ORDER BY seq"
+)
+SETTLED_TWICE = (
+    "SELECT max(seq), reservation_id FROM settlement WHERE seq <= :size "
+    "GROUP BY reservation_id HAVING count(*) > 1 ORDER BY 1"
+)
+SETTLED_WITHOUT_RESERVATION = (
+    "SELECT seq, reservation_id FROM settlement AS s WHERE seq <= :size AND NOT EXISTS "
+    "(SELECT 1 FROM reservation WHERE reservation_id = s.reservation_id) ORDER BY seq"
+)
+# An unknown may only be written off while it is one; any other settlement needs evidence, and
+# evidence makes a receipt that resolves it.
+UNKNOWN_SETTLED = (
+    "SELECT s.seq, s.request_id FROM settlement AS s JOIN receipt AS r "  # noqa: S608 - own names
+    f"ON r.request_id = s.request_id AND r.status = 'unknown' AND {_CURRENT} "
+    "WHERE s.seq <= :size AND r.seq <= :size AND s.kind != 'written_off' ORDER BY s.seq"
+)
+# What was reserved is posted, released or written off, and an overrun is its own entry.
+SETTLEMENT_UNBALANCED = (
+    "SELECT s.seq, s.reservation_id FROM settlement AS s "
+    "JOIN reservation AS r ON r.reservation_id = s.reservation_id "
+    "WHERE s.seq <= :size AND (s.kind NOT IN ('posted', 'voided', 'written_off') "
+    "OR s.overrun_pico != max(0, s.cost_pico - r.cost_pico) OR s.cost_pico < 0 "
+    "OR (s.kind = 'voided' AND s.cost_pico != 0)) ORDER BY s.seq"
+)
+SETTLEMENT_IS_NOT_RECEIPT = (
+    "SELECT r.seq, r.request_id FROM receipt AS r WHERE r.seq <= :size AND r.status != 'unknown' "  # noqa: S608 - own names
+    f"AND {_CURRENT} AND (SELECT sum(s.cost_pico) FROM reservation AS v JOIN settlement AS s "
+    "ON s.reservation_id = v.reservation_id WHERE v.request_id = r.request_id "
+    "AND s.kind != 'written_off') != r.cost_total_pico AND NOT EXISTS "
+    "(SELECT 1 FROM reservation AS v JOIN open_hold AS h ON h.reservation_id = v.reservation_id "
+    "WHERE v.request_id = r.request_id) ORDER BY r.seq"
+)
+# The receipt that resolves an unknown costs what the evidence says, not what was seen at the time.
+RECEIPT_IS_NOT_ATTEMPTS = (
+    "SELECT r.seq, r.request_id FROM receipt AS r WHERE r.seq <= :size AND r.revision = 0 "  # noqa: S608 - own names
+    f"AND r.attempts > 0 AND {_ENDED_COST} != r.cost_total_pico ORDER BY r.seq"
+)
+KEY_WITHOUT_REQUEST = (
+    "SELECT seq, request_id FROM idempotency_key AS k WHERE seq <= :size AND NOT EXISTS "
+    "(SELECT 1 FROM route_decision WHERE request_id = k.request_id "
+    "AND tenant_id = k.tenant_id) ORDER BY seq"
+)
+# A request without a receipt is under way; one with a receipt and open money has to be an unknown,
+# or to have an attempt that is one or that is under way.
+HELD_BUT_NOT_UNKNOWN = (
+    "SELECT h.seq, h.reservation_id FROM open_hold AS h JOIN reservation AS v ON v.seq = h.seq "  # noqa: S608 - own names
+    f"JOIN receipt AS r ON r.request_id = v.request_id AND {_CURRENT} "
+    "WHERE h.seq <= :size AND r.status != 'unknown' AND NOT EXISTS (SELECT 1 FROM attempt AS a "
+    "WHERE a.request_id = v.request_id AND NOT EXISTS (SELECT 1 FROM attempt_event AS e "
+    "WHERE e.request_id = a.request_id AND e.attempt_id = a.attempt_id AND e.event = 'ended' "
+    "AND e.outcome != 'unknown')) ORDER BY h.seq"
+)
+NOT_HELD_BUT_UNKNOWN = (
+    "SELECT r.seq, r.request_id FROM receipt AS r WHERE r.seq <= :size AND r.status = 'unknown' "  # noqa: S608 - own names
+    f"AND {_CURRENT} AND EXISTS (SELECT 1 FROM reservation WHERE request_id = r.request_id) "
+    "AND NOT EXISTS (SELECT 1 FROM reservation AS v JOIN open_hold AS h "
+    "ON h.reservation_id = v.reservation_id WHERE v.request_id = r.request_id) "
+    "AND NOT EXISTS (SELECT 1 FROM reservation AS v JOIN settlement AS s "
+    "ON s.reservation_id = v.reservation_id WHERE v.request_id = r.request_id "
+    "AND s.kind = 'written_off') ORDER BY r.seq"
+)
+
+ORPHANS: tuple[tuple[str, str, str], ...] = (
+    ("reservation", "request_id", "route_decision"),
+    ("attempt", "request_id", "reservation"),
+    ("attempt_event", "attempt_id", "attempt"),
+    ("trace_event", "request_id", "route_decision"),
+    ("api_key_revocation", "key_id", "api_key"),
+    ("outcome_report", "request_id", "route_decision"),
+)
+"""(table, its field, the table that must have a row with the same): children and their parents."""
+
+ORDERED: tuple[tuple[str, str], ...] = (
+    ("receipt", "ended_at_us < accepted_at_us"),
+    ("reservation", "bound_at_us < reserved_at_us"),
+)
+"""(table, what no row of it may be): times within a row."""
+
+LATER: tuple[tuple[str, str, str, str, str], ...] = (
+    ("settlement", "settled_at_us", "reservation", "reserved_at_us", "reservation_id"),
+    ("attempt_event", "at_us", "attempt", "started_at_us", "attempt_id"),
+    ("receipt", "ended_at_us", "route_decision", "decided_at_us", "request_id"),
+)
+"""(table, its time, the table it follows, that one's time, the field they share)."""
+
+NEGATIVE: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("reservation", ("cost_pico", "kv_tokens", "input_tokens", "output_tokens")),
+    (
+        "receipt",
+        (
+            "cost_input_pico", "cost_cached_input_pico", "cost_output_pico", "cost_fixed_pico",
+            "cost_retry_and_hedge_pico", "cost_total_pico", "input_tokens", "output_tokens",
+            "cached_input_tokens", "e2e_us",
+        ),
+    ),
+    ("attempt_event", ("cost_pico", "input_tokens", "cached_input_tokens", "output_tokens")),
+)  # fmt: skip
+"""(table, fields that are amounts, counts or durations): below nought is never right (CST-6)."""
+
+
+def violations(connection: sqlite3.Connection, sql: str, size: int) -> list[Found]:
+    """(seq, label) of the rows that a statement of this module finds; FOUND_LIMIT at most."""
+    return [
+        (int(seq), str(label))
+        for seq, label in fetch(connection, f"{sql} LIMIT {FOUND_LIMIT}", {"size": size})
+    ]
+
+
+def orphans(table: str, field: str, parent: str) -> str:
+    return (
+        f"SELECT seq, {field} FROM {table} AS c WHERE seq <= :size AND NOT EXISTS "  # noqa: S608
+        f"(SELECT 1 FROM {parent} WHERE {field} = c.{field}) ORDER BY seq"
+    )
+
+
+def out_of_order(table: str, condition: str) -> str:
+    label = label_of(table)
+    return f"SELECT seq, {label} FROM {table} WHERE seq <= :size AND {condition} ORDER BY seq"  # noqa: S608
+
+
+def too_early(table: str, time: str, parent: str, parent_time: str, field: str) -> str:
+    return (
+        f"SELECT c.seq, c.{field} FROM {table} AS c JOIN {parent} AS p "  # noqa: S608 - own names
+        f"ON p.{field} = c.{field} WHERE c.seq <= :size AND c.{time} < p.{parent_time} "
+        "ORDER BY c.seq"
+    )
+
+
+def negative(table: str, fields: Sequence[str]) -> str:
+    return out_of_order(table, "(" + " OR ".join(f"{field} < 0" for field in fields) + ")")
+
+
+def repeated_keys() -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """(table, fields, statement) for every key of every record: it finds the later of two rows."""
+    for record_type in RECORDS:
+        for fields in record_type.UNIQUE:
+            names = ", ".join(fields)
+            yield (
+                record_type.TABLE,
+                fields,
+                f"SELECT max(seq), {fields[0]} FROM {record_type.TABLE} WHERE seq <= :size "  # noqa: S608
+                f"GROUP BY {names} HAVING count(*) > 1 ORDER BY 1",
+            )
+
+
+def rows_beyond_and_within(connection: sqlite3.Connection, size: int) -> tuple[int, int]:
+    """(rows of all tables up to `size`, the highest seq of any): the chain's rows, counted."""
+    counts = [_count(connection, record_type, size) for record_type in RECORDS]
+    return sum(count for count, _ in counts), max(last for _, last in counts)
+
+
+def _count(connection: sqlite3.Connection, record_type: type[Record], size: int) -> Found:
+    sql = (
+        f"SELECT (SELECT count(*) FROM {record_type.TABLE} WHERE seq <= ?), "  # noqa: S608
+        f"(SELECT coalesce(max(seq), 0) FROM {record_type.TABLE})"
+    )
+    row = fetch(connection, sql, (size,))[0]
+    return row[0], row[1]
+
+
+def label_of(table: str) -> str:
+    """The column by which a person knows a row of a table."""
+    return next(label_field(kind) for kind in RECORDS if table == kind.TABLE)
