@@ -4,7 +4,9 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from json.scanner import py_make_scanner  # type: ignore[attr-defined] # stubs know the C one
 from typing import Any
@@ -59,20 +61,39 @@ def _unpacked(content: bytes) -> bytes:
     return text
 
 
+class _Lines:
+    """Where each line of a text starts, so that a place costs no walk through the text."""
+
+    def __init__(self, text: str, first_line: int) -> None:
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
+        self._first = first_line
+
+    def place(self, at: int) -> tuple[int, int]:
+        """(line, column) of an offset; the column is counted from 1."""
+        index = bisect_right(self._starts, at) - 1
+        return self._first + index, at - self._starts[index] + 1
+
+
 class _Placed(json.JSONDecoder):
     """Keeps each number as it is printed, and where each object starts."""
 
-    def __init__(self, places: "dict[int, int]") -> None:
+    def __init__(self, places: dict[int, int], lines: "_Lines") -> None:
         super().__init__(parse_float=Number, parse_int=Number, parse_constant=_no_number)
         self.parse_object = self._object
         self.scan_once = py_make_scanner(self)
-        self._places = places
+        self._places, self._lines = places, lines
 
     def _object(self, start: tuple[str, int], *rest: Any) -> tuple[Any, int]:
-        values, end = json.decoder.JSONObject(  # type: ignore[attr-defined] # not in the stubs
-            start, *rest[:3], _pairs, *rest[4:]
-        )
-        self._places[id(values)] = start[1] - 1
+        at = start[1] - 1
+        try:
+            values, end = json.decoder.JSONObject(  # type: ignore[attr-defined] # not in the stubs
+                start, *rest[:3], _pairs, *rest[4:]
+            )
+        except Unreadable as error:
+            if error.line is None:  # the innermost object that holds it
+                error.line, error.column = self._lines.place(at)
+            raise
+        self._places[id(values)] = at
         return values, end
 
 
@@ -93,10 +114,10 @@ class Tree:
     """A JSON document whose objects know their place."""
 
     def __init__(self, text: str, *, first_line: int = 1) -> None:
-        self._text, self._first = text, first_line
+        self._lines, self._first = _Lines(text, first_line), first_line
         self._places: dict[int, int] = {}
         try:
-            self.root: Any = _Placed(self._places).decode(text)
+            self.root: Any = _Placed(self._places, self._lines).decode(text)
         except json.JSONDecodeError as error:
             raise Unreadable(
                 "JSON", error.msg, first_line - 1 + error.lineno, error.colno
@@ -109,8 +130,8 @@ class Tree:
         if not isinstance(value, dict):
             raise Unreadable("WRONG_TYPE", f"{what} must be an object", self._first)
         at = self._places.get(id(value), 0)
-        line = self._text.count("\n", 0, at) + self._first
-        return Fields(value, line=line, column=at - self._text.rfind("\n", 0, at))
+        line, column = self._lines.place(at)
+        return Fields(value, line=line, column=column)
 
 
 def csv_rows(text: str) -> tuple[tuple[str, ...], Iterator[Fields]]:
