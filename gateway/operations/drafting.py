@@ -17,7 +17,7 @@ Kind = Literal["route_policy", "rate_table"]
 NAME_LIMIT_CHARS = 100
 NOTE_LIMIT_CHARS = 500
 CHANGES_LIMIT = 100  # kept in the audit log; the whole difference is that of the two revisions
-_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._/@+:-]{{0,{NAME_LIMIT_CHARS - 1}}}")
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._/@:-]{{0,{NAME_LIMIT_CHARS - 1}}}")
 
 
 def name_problem(name: str, what: str) -> Refused | None:
@@ -26,7 +26,7 @@ def name_problem(name: str, what: str) -> Refused | None:
         return None
     return Refused(
         code="BAD_NAME",
-        message=f"A {what} has 1 to {NAME_LIMIT_CHARS} letters, digits and . _ / @ + : - and "
+        message=f"A {what} has 1 to {NAME_LIMIT_CHARS} letters, digits and . _ / @ : - and "
         "begins with a letter or digit.",
     )
 

@@ -5,19 +5,19 @@ tenants and rate tables that are in force with it. What passes can be followed b
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
+from django.conf import settings
 
 from gateway.fleet_file.in_force import tables_from
-from gateway.fleet_file.named import Fault, Path
+from gateway.fleet_file.named import Fault
 from gateway.fleet_file.where import path_of
 from gateway.policy.validation import problems
 from gateway.policy.values import Route, RoutePolicy
-from gateway.providers import openai_address, simulated
+from gateway.providers import kserve_address, openai_address, simulated
 from gateway.quota import Quota
 from gateway.tokenizers.registry import REVISIONS
 from ledger.queries import configuration as stored
@@ -28,12 +28,6 @@ ROUTES_LIMIT = 256
 MODELS_LIMIT = 256
 EDGES_LIMIT = 1_024
 BODY_LIMIT_BYTES = 1 << 20
-
-ADDRESS_READERS: Final[Mapping[str, Callable[[Route], object]]] = MappingProxyType(
-    {"openai": openai_address.backend_of, "simulator": simulated.backend_of}
-)
-"""By provider kind: reads an address, ValueError where it can't be used. A kind without one has no
-adapter that could serve it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,22 +103,28 @@ def _identities(policy: RoutePolicy, around: Around) -> Iterator[Fault]:
 
 
 def _addresses(policy: RoutePolicy, around: Around) -> Iterator[Fault]:
-    """Routes whose provider kind or address no adapter can use."""
+    """Routes whose address their adapter can't use."""
     for index, route in enumerate(policy.routes):
-        path: Path = ("routes", index, "address")
-        reader = ADDRESS_READERS.get(route.provider_kind)
-        if reader is None:
-            yield Fault(
-                path=("routes", index, "provider_kind"),
-                what=f"there is no adapter for {route.provider_kind}",
-                action=f"Use one of {', '.join(sorted(ADDRESS_READERS))}",
-            )
-            continue
         try:
-            reader(route)
-        except ValueError as problem:  # BadAddress of either adapter, UnknownProfile
-            what = str(problem).rstrip(".")
-            yield Fault(path=path, what=what, action="Correct it; docs/backends.md has the forms")
+            read_address(route)
+        except ValueError as problem:  # BadAddress of any adapter, UnknownProfile
+            what = str(problem).rstrip(".").removeprefix(f"{route.route_id}: ")
+            yield Fault(
+                path=("routes", index, "address"),
+                what=what.removeprefix(f"the address of route {route.route_id} can't be used: "),
+                action="Correct it; docs/backends.md has the forms",
+            )
+
+
+def read_address(route: Route) -> object:
+    """Return what the route's adapter reads in its address. ValueError where it can't use it."""
+    match route.provider_kind:
+        case "simulator":
+            return simulated.backend_of(route)
+        case "openai":
+            return openai_address.backend_of(route, allow_link_local=settings.ALLOW_LINK_LOCAL)
+        case "kserve":
+            return kserve_address.backend_of(route, allow_link_local=settings.ALLOW_LINK_LOCAL)
 
 
 def price_faults(policy: RoutePolicy, around: Around) -> Iterator[Fault]:
