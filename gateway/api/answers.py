@@ -1,106 +1,150 @@
 """Chat completion answers as bytes: the whole answer, and the chunks of a stream.
 
 Id, creation time, model and fingerprint are the same in every chunk of an answer. A simulated
-answer's fingerprint starts with "sim-" (DLV-7).
+answer's fingerprint starts with "sim-" (DLV-7). An answer with several choices is named by the
+first one's request, and has `receipts` where one with a single choice has `receipt`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
+from gateway.api.choices import Gathered, call_delta
 from gateway.api.http import Header
 from gateway.api.ports import Run
 from gateway.api.sse import event
 from gateway.ids import completion_id
+from gateway.submission import Delta
 from ledger.records import Receipt
 
 SYSTEM_FINGERPRINT_LIMIT = 200
+
+Receipts = Sequence[tuple[Receipt, Mapping[str, Any]]]
+"""Each choice's receipt in order, as the record and as the JSON that clients get."""
 
 
 class Chunks:
     """Writes the chunks of one answer as server-sent events."""
 
-    def __init__(self, run: Run, include_usage: bool) -> None:
+    def __init__(self, run: Run, include_usage: bool, choices: int = 1) -> None:
         self._head = {**_head(run, "chat.completion.chunk")}
         self._usage: dict[str, Any] = {"usage": None} if include_usage else {}
         self._include_usage = include_usage
         # What is the same in each content chunk is encoded once: this is the hottest line here.
-        before, after = orjson.dumps(
-            {**self._head, "choices": [_choice({"content": _HERE})], **self._usage}
-        ).split(f'"{_HERE}"'.encode())
-        self._before, self._after = b"data: " + before, after + b"\n\n"
+        self._around = [self._split(index) for index in range(choices)]
 
-    def role(self) -> bytes:
-        """Returns the first chunk: the role and no text yet."""
-        choice = _choice({"role": "assistant", "content": ""})
-        return event(orjson.dumps({**self._head, "choices": [choice], **self._usage}))
+    def role(self, index: int, first: Delta | None = None) -> bytes:
+        """Returns a choice's first chunk: the role and no text yet, nor any where a call begins."""
+        content = None if first is not None and first.tool_calls and not first.text else ""
+        return self._event(_choice(index, {"role": "assistant", "content": content}))
 
-    def content(self, text: str) -> bytes:
-        """Returns a chunk with a piece of the answer's text."""
-        return self._before + orjson.dumps(text) + self._after
+    def piece(self, index: int, piece: Delta) -> bytes:
+        """Returns the chunks of a piece of a choice: its text, then its calls' pieces."""
+        if piece.logprobs_json is not None:
+            choice = _choice(index, {"content": piece.text})
+            choice["logprobs"] = orjson.Fragment(piece.logprobs_json)
+            text = self._event(choice)
+        elif piece.text:
+            before, after = self._around[index]
+            text = before + orjson.dumps(piece.text) + after
+        else:
+            text = b""
+        if not piece.tool_calls:
+            return text
+        calls = [call_delta(call) for call in piece.tool_calls]
+        return text + self._event(_choice(index, {"tool_calls": calls}))
 
-    def last(self, finish_reason: str, receipt: Receipt, receipt_json: Mapping[str, Any]) -> bytes:
+    def finish(self, index: int, finish_reason: str) -> bytes:
+        """Returns the last chunk of a choice that others still follow."""
+        return self._event(_choice(index, {}, finish_reason))
+
+    def last(self, index: int, finish_reason: str, receipts: Receipts) -> bytes:
         """Returns what stands before [DONE]: the finish, then the usage where it was asked for.
 
-        The very last chunk carries the receipt, which is durable by then (LED-1).
+        The very last chunk carries the receipts, which are durable by then (LED-1).
         """
-        finish = {**self._head, "choices": [_choice({}, finish_reason)], **self._usage}
+        choice = _choice(index, {}, finish_reason)
+        finish = {**self._head, "choices": [choice], **self._usage}
         if not self._include_usage:
-            return event(orjson.dumps({**finish, "receipt": receipt_json}))
+            return event(orjson.dumps({**finish, **_receipts_field(receipts)}))
         usage = {
             **self._head,
             "choices": [],
-            "usage": usage_json(receipt),
-            "receipt": receipt_json,
+            "usage": usage_json(*(receipt for receipt, _ in receipts)),
+            **_receipts_field(receipts),
         }
         return event(orjson.dumps(finish)) + event(orjson.dumps(usage))
+
+    def _event(self, choice: dict[str, Any]) -> bytes:
+        return event(orjson.dumps({**self._head, "choices": [choice], **self._usage}))
+
+    def _split(self, index: int) -> tuple[bytes, bytes]:
+        chunk = {**self._head, "choices": [_choice(index, {"content": _HERE})], **self._usage}
+        before, after = orjson.dumps(chunk).split(f'"{_HERE}"'.encode())
+        return b"data: " + before, after + b"\n\n"
 
 
 _HERE = "\ue000here"
 
 
-def completion_body(
-    run: Run, text: str, finish_reason: str, receipt: Receipt, receipt_json: Mapping[str, Any]
-) -> bytes:
-    """Returns the whole answer of a request that isn't streamed."""
+def completion_body(run: Run, choices: Sequence[tuple[Gathered, str]], receipts: Receipts) -> bytes:
+    """Returns the whole answer of a request that isn't streamed: each choice, how it finished."""
     return orjson.dumps(
         {
             **_head(run, "chat.completion"),
             "choices": [
                 {
-                    "index": 0,
-                    "message": {"role": "assistant", "content": text, "refusal": None},
-                    "logprobs": None,
+                    "index": index,
+                    "message": gathered.message(),
+                    "logprobs": gathered.logprobs_json(),
                     "finish_reason": finish_reason,
                 }
+                for index, (gathered, finish_reason) in enumerate(choices)
             ],
-            "usage": usage_json(receipt),
-            "receipt": receipt_json,
+            "usage": usage_json(*(receipt for receipt, _ in receipts)),
+            **_receipts_field(receipts),
         }
     )
 
 
-def usage_json(receipt: Receipt) -> dict[str, Any]:
-    """Returns the receipt's tokens under OpenAI's names; cached ones are inside prompt_tokens."""
+def usage_json(*receipts: Receipt) -> dict[str, Any]:
+    """Returns the receipts' tokens under OpenAI's names, summed; cached ones are in prompt_tokens.
+
+    Several choices each ran with the prompt, so it counts as often.
+    """
+    given = sum(receipt.input_tokens for receipt in receipts)
+    made = sum(receipt.output_tokens for receipt in receipts)
+    cached = sum(receipt.cached_input_tokens for receipt in receipts)
     return {
-        "prompt_tokens": receipt.input_tokens,
-        "completion_tokens": receipt.output_tokens,
-        "total_tokens": receipt.input_tokens + receipt.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": receipt.cached_input_tokens},
+        "prompt_tokens": given,
+        "completion_tokens": made,
+        "total_tokens": given + made,
+        "prompt_tokens_details": {"cached_tokens": cached},
     }
 
 
-def run_headers(run: Run) -> tuple[Header, ...]:
-    """Returns the headers that say how the answer came about (FBK-2, DLV-7)."""
+def run_headers(runs: Sequence[Run]) -> tuple[Header, ...]:
+    """Returns the headers that say how the answer came about (FBK-2, DLV-7).
+
+    Of several choices the route is the first one's; one that is degraded or simulated makes all so.
+    """
+    degraded_from = next((run.degraded_from for run in runs if run.degraded_from), None)
+    simulated = any(run.simulated for run in runs)
     headers = [
-        (b"x-weighbridge-route", _header_value(run.route_id)),
-        (b"x-weighbridge-degraded", b"true" if run.degraded_from else b"false"),
-        (b"x-weighbridge-simulated", b"true" if run.simulated else b"false"),
+        (b"x-weighbridge-route", _header_value(runs[0].route_id)),
+        (b"x-weighbridge-degraded", b"true" if degraded_from else b"false"),
+        (b"x-weighbridge-simulated", b"true" if simulated else b"false"),
     ]
-    if run.degraded_from:
-        headers.append((b"x-weighbridge-degraded-from", _header_value(run.degraded_from)))
+    if degraded_from:
+        headers.append((b"x-weighbridge-degraded-from", _header_value(degraded_from)))
     return tuple(headers)
+
+
+def _receipts_field(receipts: Receipts) -> dict[str, Any]:
+    if len(receipts) == 1:
+        return {"receipt": receipts[0][1]}
+    return {"receipts": [as_json for _, as_json in receipts]}
 
 
 def _header_value(text: str) -> bytes:
@@ -117,5 +161,5 @@ def _head(run: Run, kind: str) -> dict[str, Any]:
     }
 
 
-def _choice(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+def _choice(index: int, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish_reason}

@@ -1,6 +1,6 @@
 """Idempotency-Key on a call that runs something: one execution, however often sent (LED-5)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gateway.api import errors
@@ -19,9 +19,12 @@ HEADER = "idempotency-key"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
-    """What became of a request; `replayed` where an earlier call with the same key made it."""
+    """What became of a request: a run for each of its answers, or none at all.
 
-    outcome: Refusal | Run | Failure
+    `replayed` where an earlier call with the same key made it.
+    """
+
+    outcome: Refusal | tuple[Run, ...] | Failure
     replayed: bool = False
 
 
@@ -40,31 +43,33 @@ def fingerprint(body: bytes, headers: Mapping[str, str]) -> bytes:
 
 
 async def admitted_once(
-    ports: Ports, submission: Submission, key: str | None, asked: bytes
+    ports: Ports, submissions: Sequence[Submission], key: str | None, asked: bytes
 ) -> Admitted:
     """Return what became of the request: of the first caller with this key, for all of them.
 
     `asked` is the request's fingerprint. Only an accepted request keeps its key: after a refusal
-    nothing ran, so the corrected request may come under the same key.
+    nothing ran, so the corrected request may come under the same key. Of several answers the
+    ledger knows the first one's request by the key.
 
     Raises LedgerUnavailable where it could not be recorded; the key is free again then.
     """
     if key is None:
-        return Admitted(outcome=await ports.journey.admit(submission))
+        return Admitted(outcome=await ports.journey.admit_together(submissions))
     if not 0 < len(key) <= KEY_LIMIT_CHARS:
         message = f"An Idempotency-Key has 1 to {KEY_LIMIT_CHARS} characters."
         return Admitted(outcome=errors.of_problem(invalid(message, "Idempotency-Key")))
-    tenant_id = submission.caller.tenant_id
+    tenant_id = submissions[0].caller.tenant_id
     claimed = ports.claims.claim(tenant_id, key, asked)
     if isinstance(claimed, Conflict):
         return Admitted(outcome=errors.of_reason("IDEMPOTENCY_CONFLICT"))
     if isinstance(claimed, Past):
         return Admitted(outcome=_not_retained(ports, claimed.request_id))
     if not claimed.first:
-        joined: Refusal | Run = await claimed.admitted
+        joined: Refusal | tuple[Run, ...] = await claimed.admitted
         return Admitted(outcome=joined, replayed=True)
     try:
-        admitted = await ports.journey.admit(replace(submission, claim=claimed.claim))
+        first = replace(submissions[0], claim=claimed.claim)
+        admitted = await ports.journey.admit_together((first, *submissions[1:]))
     except BaseException as fault:
         shared = fault if isinstance(fault, Exception) else LedgerUnavailable("the call was broken")
         ports.claims.abandon(tenant_id, claimed, shared)
@@ -72,8 +77,14 @@ async def admitted_once(
     if isinstance(admitted, Refusal):
         ports.claims.settle(tenant_id, claimed, admitted, lambda: (True, 0), keep=False)
     else:
-        ports.claims.settle(tenant_id, claimed, admitted, admitted.kept_output, keep=True)
+        ports.claims.settle(tenant_id, claimed, admitted, lambda: _kept(admitted), keep=True)
     return Admitted(outcome=admitted)
+
+
+def _kept(runs: Sequence[Run]) -> tuple[bool, int]:
+    """Returns whether all answers are over, and how many characters of them memory holds."""
+    kept = [run.kept_output() for run in runs]
+    return all(over for over, _ in kept), sum(size for _, size in kept)
 
 
 def _not_retained(ports: Ports, request_id: str) -> Failure:

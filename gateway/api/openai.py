@@ -1,14 +1,17 @@
 """POST /v1/chat/completions and GET /v1/models, as OpenAI's clients expect them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 
 import orjson
 
 from gateway import metrics
 from gateway.api import errors
-from gateway.api.answers import Chunks, completion_body, run_headers
+from gateway.api.answers import Chunks, Receipts, completion_body, run_headers
 from gateway.api.budget import Asked, read_budget
+from gateway.api.choices import Gathered, Piece, merged
 from gateway.api.errors import Failure
 from gateway.api.headers import encoding_problem
 from gateway.api.http import EVENT_STREAM, Header, Request, Response
@@ -19,15 +22,31 @@ from gateway.api.problems import Problem
 from gateway.api.replies import failed
 from gateway.api.sse import DONE, error_event
 from gateway.api.wire import ChatRequest, read_chat_request
-from gateway.submission import Caller, Delta, Ended, Filed, Refusal, Submission
+from gateway.submission import Caller, Ended, Filed, Refusal, Submission
 from ledger.errors import LedgerUnavailable
 
-# What a JSON schema or tools imply (BUD-1): the route must be able to do it.
+# What a JSON schema, tools or log probabilities imply (BUD-1): the route must be able to do it.
 CAPABILITY_JSON_SCHEMA = "json_schema"
 CAPABILITY_TOOLS = "tools"
+CAPABILITY_LOGPROBS = "logprobs"
+SEED_LIMIT = 2**63
 
 # On what an earlier call with the same Idempotency-Key made (LED-5).
 REPLAYED: tuple[Header, ...] = ((b"x-weighbridge-idempotent-replay", b"true"),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """One call's runs, one for each answer, and how they are answered."""
+
+    runs: tuple[Run, ...]
+    wanted: ChatRequest
+    headers: tuple[Header, ...]
+    shared: bool  # by an Idempotency-Key: nobody's going away cancels it
+
+    @property
+    def first(self) -> Run:
+        return self.runs[0]
 
 
 class ChatCompletions:
@@ -52,7 +71,7 @@ class ChatCompletions:
         if wanted.model not in self._ports.models():
             return failed(errors.of_problem(_no_such_model(self._ports.models())))
         key = request.headers.get(HEADER)
-        weighed = submission(caller, wanted, asked)
+        weighed = submissions(caller, wanted, asked)
         try:
             admitted = await admitted_once(
                 self._ports, weighed, key, fingerprint(body, request.headers)
@@ -66,96 +85,121 @@ class ChatCompletions:
             refused = errors.of_refusal(outcome, self._lookups.receipt(outcome.filed))
             return failed(refused, headers)
         headers = (*run_headers(outcome), *headers)
-        return await self._answer(request, outcome, wanted, headers, shared=key is not None)
+        return await self._answer(
+            request,
+            Answering(runs=outcome, wanted=wanted, headers=headers, shared=key is not None),
+        )
 
-    async def _answer(
-        self, request: Request, run: Run, wanted: ChatRequest, headers: tuple[Header, ...],
-        *, shared: bool,
-    ) -> Response | None:  # fmt: skip
-        """Deliver the run; a client that goes away before its end cancels it at once (DLV-2).
+    async def _answer(self, request: Request, answering: Answering) -> Response | None:
+        """Deliver the runs; a client that goes away before their end cancels them at once (DLV-2).
 
-        Not so where an Idempotency-Key shares the run: the client will ask again, or another does.
+        Not so where an Idempotency-Key shares them: the client will ask again, or another does.
         """
-        watching = asyncio.create_task(self._cancel_when_gone(request, None if shared else run))
-        pieces = self._ports.journey.deliver(run)
+        watching = asyncio.create_task(self._cancel_when_gone(request, answering))
+        deliver = self._ports.journey.deliver
+        pieces = merged([deliver(run) for run in answering.runs])
         try:
-            if wanted.stream:
-                chunks = Chunks(run, wanted.include_usage)
-                return await self._stream(request, run, pieces, watching, chunks, headers)
-            return await self._whole(run, pieces, headers)
+            async with aclosing(pieces):
+                if answering.wanted.stream:
+                    return await self._stream(request, answering, pieces, watching)
+                return await self._whole(answering, pieces)
         finally:
             watching.cancel()
 
-    async def _cancel_when_gone(self, request: Request, run: Run | None) -> None:
+    async def _cancel_when_gone(self, request: Request, answering: Answering) -> None:
         await request.client_gone()
-        if run is not None:
+        if not answering.shared:
+            await self._cancel(answering)
+
+    async def _cancel(self, answering: Answering) -> None:
+        for run in answering.runs:
             await self._ports.journey.cancel(run)
 
-    async def _whole(
-        self, run: Run, pieces: AsyncIterator[Delta | Ended], headers: tuple[Header, ...]
-    ) -> Response:
-        texts: list[str] = []
-        ended: Ended | None = None
+    async def _whole(self, answering: Answering, pieces: AsyncIterator[Piece]) -> Response:
+        choices = [Gathered() for _ in answering.runs]
+        ended: dict[int, tuple[str, Filed]] = {}
+        failure: Failure | None = None
         try:
-            async for piece in pieces:
-                if isinstance(piece, Delta):
-                    texts.append(piece.text)
-                else:
-                    ended = piece
+            async for index, piece in pieces:
+                choices[index].take(piece)
+                if isinstance(piece, Ended):
+                    outcome = self._judged(answering.runs[index], piece)
+                    if isinstance(outcome, Failure):
+                        failure = outcome
+                        break
+                    ended[index] = outcome
         except LedgerUnavailable:
-            return failed(errors.end_not_recorded(run.request_id))
-        outcome = self._judged(run, ended)
-        if isinstance(outcome, Failure):
-            return failed(outcome, headers)
-        finish_reason, filed = outcome
-        receipt_json = self._lookups.receipt(filed)
+            failure = errors.end_not_recorded(answering.first.request_id)
+        if failure is None and len(ended) < len(choices):
+            failure = errors.end_not_recorded(answering.first.request_id)
+        if failure is not None:
+            await self._give_up(answering)
+            return failed(failure, answering.headers)
+        finished = [(gathered, ended[index][0]) for index, gathered in enumerate(choices)]
+        receipts = self._receipts([ended[index][1] for index in range(len(choices))])
         return Response(
-            body=completion_body(run, "".join(texts), finish_reason, filed.receipt, receipt_json),
-            headers=headers,
-            request_id=run.request_id,
+            body=completion_body(answering.first, finished, receipts),
+            headers=answering.headers,
+            request_id=answering.first.request_id,
         )
 
     async def _stream(
-        self, request: Request, run: Run, pieces: AsyncIterator[Delta | Ended],
-        watching: "asyncio.Task[None]", chunks: Chunks, headers: tuple[Header, ...],
+        self, request: Request, answering: Answering, pieces: AsyncIterator[Piece],
+        watching: "asyncio.Task[None]",
     ) -> Response | None:  # fmt: skip
         """Stream the answer. Headers leave with the first token, so that a failure before it
         still gets its own HTTP status; after it, it is an error event without [DONE] (DLV-5)."""
-        ended: Ended | None = None
+        runs = answering.runs
+        chunks = Chunks(answering.first, answering.wanted.include_usage, len(runs))
+        begun: set[int] = set()
+        filed: dict[int, Filed] = {}
         failure: Failure | None = None
         try:
-            async for piece in pieces:
+            async for index, piece in pieces:
                 if isinstance(piece, Ended):
-                    ended = piece
-                    # Whoever hangs up from here on has had the whole answer (DLV-6).
-                    watching.cancel()
-                elif request.sent_start:
-                    await request.write(chunks.content(piece.text), more=True)
+                    ended = self._judged(runs[index], piece)
+                    if isinstance(ended, Failure):
+                        failure = ended
+                        break
+                    finish_reason, filed[index] = ended
+                    if len(filed) == len(runs):
+                        # Whoever hangs up from here on has had the whole answer (DLV-6).
+                        watching.cancel()
+                        receipts = self._receipts([filed[each] for each in range(len(runs))])
+                        written = chunks.last(index, finish_reason, receipts) + DONE
+                    else:
+                        written = chunks.finish(index, finish_reason)
+                    written = (b"" if index in begun else chunks.role(index)) + written
                 else:
-                    await _start_stream(request, run, headers)
-                    await request.write(chunks.role() + chunks.content(piece.text), more=True)
+                    written = chunks.piece(index, piece)
+                    if index not in begun and written:
+                        written = chunks.role(index, piece) + written
+                        begun.add(index)
+                if written:
+                    await _write(request, answering, written, more=len(filed) < len(runs))
         except LedgerUnavailable:
-            failure = errors.end_not_recorded(run.request_id)
-        outcome = failure or self._judged(run, ended)
-        if isinstance(outcome, Failure):
-            if not request.sent_start:
-                return failed(outcome, headers)
-            await request.write(error_event(errors.openai_body(outcome)), more=False)
+            failure = errors.end_not_recorded(answering.first.request_id)
+        if failure is None and len(filed) < len(runs):
+            failure = errors.end_not_recorded(answering.first.request_id)
+        if failure is None:
+            metrics.responded("chat_completions", 200)
             return None
-        finish_reason, filed = outcome
-        receipt_json = self._lookups.receipt(filed)
-        tail = chunks.last(finish_reason, filed.receipt, receipt_json) + DONE
-        if not request.sent_start:  # an answer without any text
-            await _start_stream(request, run, headers)
-            tail = chunks.role() + tail
-        await request.write(tail, more=False)
-        metrics.responded("chat_completions", 200)
+        await self._give_up(answering)
+        if not request.sent_start:
+            return failed(failure, answering.headers)
+        await request.write(error_event(errors.openai_body(failure)), more=False)
         return None
 
-    def _judged(self, run: Run, ended: Ended | None) -> Failure | tuple[str, Filed]:
+    async def _give_up(self, answering: Answering) -> None:
+        """Cancel what still runs for an answer that can't be whole any more."""
+        if len(answering.runs) > 1 and not answering.shared:
+            await self._cancel(answering)
+
+    def _receipts(self, filed: Sequence[Filed]) -> Receipts:
+        return [(each.receipt, self._lookups.receipt(each)) for each in filed]
+
+    def _judged(self, run: Run, ended: Ended) -> Failure | tuple[str, Filed]:
         """Returns the finish reason and the receipt of a whole answer, else the failure."""
-        if ended is None:
-            return errors.end_not_recorded(run.request_id)
         receipt = ended.filed.receipt
         if receipt.status == "completed" and ended.finish_reason is not None:
             return ended.finish_reason, ended.filed
@@ -181,6 +225,20 @@ class Models:
         return Response(body=orjson.dumps(_model_json(request.parameter)))
 
 
+def submissions(caller: Caller, wanted: ChatRequest, asked: Asked) -> tuple[Submission, ...]:
+    """Returns what the journey weighs, for each answer that is wanted.
+
+    Of several with a seed each gets one of its own: the same seed would make the same answer.
+    """
+    first = submission(caller, wanted, asked)
+    if wanted.seed is None:
+        return (first,) * wanted.choices
+    seeds = (wanted.seed + index for index in range(wanted.choices))
+    return tuple(
+        replace(first, seed=seed if seed < SEED_LIMIT else seed - 2 * SEED_LIMIT) for seed in seeds
+    )
+
+
 def submission(caller: Caller, wanted: ChatRequest, asked: Asked) -> Submission:
     """Returns what the journey weighs: the chat, what was asked for and what that implies."""
     implied = set(asked.required_capabilities)
@@ -188,6 +246,8 @@ def submission(caller: Caller, wanted: ChatRequest, asked: Asked) -> Submission:
         implied.add(CAPABILITY_JSON_SCHEMA)
     if wanted.tools_json is not None:
         implied.add(CAPABILITY_TOOLS)
+    if wanted.parameters.logprobs:
+        implied.add(CAPABILITY_LOGPROBS)
     return Submission(
         caller=caller,
         logical_model=wanted.model,
@@ -211,21 +271,25 @@ def submission(caller: Caller, wanted: ChatRequest, asked: Asked) -> Submission:
         schema=wanted.schema,
         ignore_eos=wanted.ignore_eos,
         seed=wanted.seed,
+        parameters=wanted.parameters,
     )
 
 
-async def _start_stream(request: Request, run: Run, headers: tuple[Header, ...]) -> None:
-    await request.start(
-        200,
-        [
-            (b"content-type", EVENT_STREAM),
-            (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),
-            (b"x-content-type-options", b"nosniff"),
-            (b"x-request-id", run.request_id.encode()),
-            *headers,
-        ],
-    )
+async def _write(request: Request, answering: Answering, written: bytes, *, more: bool) -> None:
+    """Write a part of a stream, after its headers where it is the first."""
+    if not request.sent_start:
+        await request.start(
+            200,
+            [
+                (b"content-type", EVENT_STREAM),
+                (b"cache-control", b"no-store"),
+                (b"x-accel-buffering", b"no"),
+                (b"x-content-type-options", b"nosniff"),
+                (b"x-request-id", answering.first.request_id.encode()),
+                *answering.headers,
+            ],
+        )
+    await request.write(written, more=more)
 
 
 def _no_such_model(models: tuple[str, ...]) -> Problem:

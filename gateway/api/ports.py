@@ -40,8 +40,10 @@ class Run(Protocol):
 class Journey(Protocol):
     """Carries a request. Each may raise LedgerUnavailable: then nothing was run or told."""
 
-    async def admit(self, submission: Submission) -> "Refusal | Run":
-        """Returns the refusal or the accepted run, each durable before it returns."""
+    async def admit_together(
+        self, submissions: Sequence[Submission]
+    ) -> "Refusal | tuple[Run, ...]":
+        """Returns the refusal, or a run for each, all durable before it returns: all or none."""
         ...
 
     def deliver(self, run: "Run") -> AsyncIterator[Delta | Ended]:

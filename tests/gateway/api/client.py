@@ -53,17 +53,18 @@ class SmallJourney:
     def __init__(self) -> None:
         self.pieces: list = [Delta(text="Hel", tokens=1), Delta(text="lo", tokens=1), ended()]
         self.run = Running()
+        self.runs: tuple[Run, ...] = ()  # instead of `run`, where there are several
         self.refusal: Refusal | None = None
         self.fault: Exception | None = None
         self.submissions: list[Submission] = []
         self.cancelled = asyncio.Event()
         self.hold_before: int | None = None  # a piece that waits until the run is cancelled
 
-    async def admit(self, submission: Submission) -> Refusal | Run:
-        self.submissions.append(submission)
+    async def admit_together(self, submissions) -> Refusal | tuple[Run, ...]:
+        self.submissions += submissions
         if self.fault is not None:
             raise self.fault
-        return self.refusal or self.run
+        return self.refusal or self.runs or (self.run,) * len(submissions)
 
     async def deliver(self, run: Run) -> AsyncIterator[Delta | Ended]:
         for position, piece in enumerate(self.pieces):

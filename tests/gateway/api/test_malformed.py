@@ -59,8 +59,30 @@ UNREADABLE = {
     "stop with a number": (body(stop=[CANARY, 1]), "stop[1]"),
     "five stops": (body(stop=[CANARY] * 5), "stop"),
     "no stop in a list": (body(stop=[]), "stop"),
-    "logprobs": (body(logprobs=True), "logprobs"),
-    "two answers": (body(n=2), "n"),
+    "an empty stop": (body(stop=["a", ""]), "stop"),
+    "a stop of 513 characters": (body(stop="a" * 513), "stop"),
+    "logprobs as text": (body(logprobs=CANARY), "logprobs"),
+    "the likeliest without logprobs": (body(top_logprobs=2), "top_logprobs"),
+    "21 of the likeliest": (body(logprobs=True, top_logprobs=21), "top_logprobs"),
+    "no answer": (body(n=0), "n"),
+    "nine answers": (body(n=9), "n"),
+    "a penalty above 2": (body(presence_penalty=2.5), "presence_penalty"),
+    "a penalty as text": (body(frequency_penalty=CANARY), "frequency_penalty"),
+    "a bias above 100": (body(logit_bias={"7": 101}), "logit_bias[...]"),
+    "a bias of a word": (body(logit_bias={CANARY: 1}), "logit_bias"),
+    "an effort that is no word": (body(reasoning_effort=f"{CANARY} !"), "reasoning_effort"),
+    "a call without tools": (body(tool_choice="required"), "tool_choice"),
+    "a choice of an unknown tool": (
+        body(
+            tools=[{"type": "function", "function": {"name": "f"}}],
+            tool_choice={"type": "function", "function": {"name": CANARY}},
+        ),
+        "tool_choice",
+    ),
+    "a choice that is none": (
+        body(tools=[{"type": "function", "function": {"name": "f"}}], tool_choice=CANARY),
+        "tool_choice",
+    ),
     "a tool without a name": (body(tools=[{"type": "function", "function": {}}]), "tools"),
     "a tool with an odd name": (
         body(tools=[{"type": "function", "function": {"name": f"{CANARY} !"}}]),
@@ -107,6 +129,9 @@ def test_a_body_that_cannot_be_read_is_refused_by_place_and_unquoted(client, kin
         {"temperature": 2.0, "top_p": 0.5, "stop": ["a", "b", "c", "d"]},
         {"temperature": None, "top_p": None, "stop": None, "logprobs": None},
         {"max_tokens": 5, "max_completion_tokens": 5},
+        {"n": 8, "presence_penalty": -2, "frequency_penalty": 2, "logit_bias": {"50256": -100}},
+        {"logprobs": True, "top_logprobs": 20, "reasoning_effort": "low", "n": None},
+        {"tool_choice": "none", "parallel_tool_calls": False, "user": "u", "store": False},
     ],
 )
 def test_parameters_within_their_ranges_are_taken(fields):

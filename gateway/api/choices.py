@@ -1,0 +1,103 @@
+"""The answers of one call: one as a rule, n where n were asked for, each a request of its own.
+
+Providers count several choices of one call wrongly, so each choice is run, counted and priced by
+itself; here they become one answer again.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from gateway.submission import Delta, Ended, ToolCallPiece
+
+Piece = tuple[int, Delta | Ended]
+
+
+@dataclass(slots=True, kw_only=True)
+class Gathered:
+    """One choice of an answer that isn't streamed, added up from its pieces."""
+
+    texts: list[str] = field(default_factory=list, repr=False)
+    calls: dict[int, list[ToolCallPiece]] = field(default_factory=dict, repr=False)
+    logprobs: list[Any] = field(default_factory=list, repr=False)
+    ended: Ended | None = None
+
+    def take(self, piece: Delta | Ended) -> None:
+        if isinstance(piece, Ended):
+            self.ended = piece
+            return
+        self.texts.append(piece.text)
+        for call in piece.tool_calls:
+            self.calls.setdefault(call.index, []).append(call)
+        if piece.logprobs_json is not None:
+            self.logprobs += orjson.loads(piece.logprobs_json).get("content") or []
+
+    def message(self) -> dict[str, Any]:
+        """Returns the message; one that only calls tools has no content."""
+        text = "".join(self.texts)
+        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+        if self.calls:
+            message["content"] = text or None
+            message["tool_calls"] = [_whole_call(self.calls[index]) for index in sorted(self.calls)]
+        return message
+
+    def logprobs_json(self) -> dict[str, Any] | None:
+        return {"content": self.logprobs, "refusal": None} if self.logprobs else None
+
+
+def call_delta(piece: ToolCallPiece) -> dict[str, Any]:
+    """Returns a piece of a tool call as a stream's delta has it."""
+    function: dict[str, Any] = {"arguments": piece.arguments}
+    delta: dict[str, Any] = {"index": piece.index}
+    if piece.call_id is not None:
+        delta |= {"id": piece.call_id, "type": "function"}
+    if piece.name is not None:
+        function["name"] = piece.name
+    return {**delta, "function": function}
+
+
+def _whole_call(pieces: Sequence[ToolCallPiece]) -> dict[str, Any]:
+    first = pieces[0]
+    return {
+        "id": first.call_id,
+        "type": "function",
+        "function": {
+            "name": next((piece.name for piece in pieces if piece.name is not None), ""),
+            "arguments": "".join(piece.arguments for piece in pieces),
+        },
+    }
+
+
+async def merged(
+    deliveries: Sequence[AsyncIterator[Delta | Ended]],
+) -> AsyncGenerator[Piece, None]:
+    """Yield the pieces of all choices as they arrive, each with its choice's index.
+
+    A choice is asked for its next piece only once its last one was taken. Of pieces that are there
+    at the same time the lower index comes first. Raises what a delivery raises.
+    """
+    if len(deliveries) == 1:
+        async for piece in deliveries[0]:
+            yield 0, piece
+        return
+    waiting = {asyncio.ensure_future(_next(each)): i for i, each in enumerate(deliveries)}
+    try:
+        while waiting:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in sorted(done, key=waiting.__getitem__):
+                index = waiting.pop(task)
+                piece = task.result()
+                yield index, piece
+                if isinstance(piece, Delta):
+                    waiting[asyncio.ensure_future(_next(deliveries[index]))] = index
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def _next(delivery: AsyncIterator[Delta | Ended]) -> Delta | Ended:
+    return await anext(delivery)
