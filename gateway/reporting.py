@@ -16,8 +16,10 @@ from ledger.queries.costs import (
     DIMENSIONS_LIMIT,
     FILTER_VALUES_LIMIT,
     HOURS_LIMIT,
+    TAG_PREFIX,
     TIME_DIMENSIONS,
     Dimension,
+    is_dimension,
 )
 from ledger.queries.releases import Side
 from ledger.zones import HOUR_US, Period, days, parse_zone, recent, to_local
@@ -37,12 +39,14 @@ DEFAULT_BY, DEFAULT_THEN = "tenant", "logical_model"
 DAYS_FROM, DAYS_TO = date(1980, 1, 1), date(2200, 1, 1)
 VALUE_LIMIT_CHARS = 200
 NAME_LIMIT_CHARS = 40
+TAG_FILTERS_LIMIT = 8
 PERIOD_PARAMETERS = ("within", "first", "last", "zone")
 RELEASES_PARAMETERS = ("model", "baseline", "candidate", "priority", *PERIOD_PARAMETERS)
 FILTERS: tuple[Dimension, ...] = tuple(name for name in DIMENSIONS if name not in TIME_DIMENSIONS)
 
 
 COSTS_PARAMETERS = ("by", "then", *FILTERS, *PERIOD_PARAMETERS)
+BRIDGE_PARAMETERS = ("versus_first", "versus_last", *FILTERS, *PERIOD_PARAMETERS)
 _CLOSED: Mapping[str, Sequence[str]] = {"priority": PRIORITIES, "status": get_args(EndState)}
 _PLUS_LOST = re.compile(r" ([0-9]{2}:?[0-9]{2})")  # "+05:30" as a query reads it unescaped
 
@@ -69,6 +73,15 @@ class CostsAsk:
     when: PeriodAsk
     dimensions: tuple[Dimension, ...]
     filters: Mapping[str, tuple[str, ...]]  # by dimension
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeAsk:
+    """Two periods of one zone: from what `before` cost to what `when` did."""
+
+    when: PeriodAsk
+    before: Period
+    filters: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,19 +151,17 @@ def read_costs(query: Query, now_us: int) -> CostsAsk | AskProblem:
 
     By default by tenant, then by logical model; an empty `then` takes one dimension alone.
     """
-    when = unknown_parameter(query, COSTS_PARAMETERS) or read_period(query, now_us)
+    when = unknown_parameter(_plain(query), COSTS_PARAMETERS) or read_period(query, now_us)
     if isinstance(when, AskProblem):
         return when
     named = [name for text in query.get("by", ()) for name in text.split(",") if name]
     named = named or [DEFAULT_BY]
     if "then" in query or "by" not in query:
         named += [name for name in query.get("then", (DEFAULT_THEN,)) if name]
-    known: dict[str, Dimension] = {name: name for name in DIMENSIONS}
-    unknown = [name for name in named if name not in known]
-    if unknown:
-        detail = f"there are {', '.join(DIMENSIONS)}"
+    if not all(is_dimension(name) for name in named):
+        detail = f"there are {', '.join(DIMENSIONS)} and {TAG_PREFIX}<key>"
         return AskProblem(parameter="by", detail=detail)
-    dimensions = tuple(dict.fromkeys(known[name] for name in named))
+    dimensions = tuple(dict.fromkeys(named))
     if len(dimensions) > DIMENSIONS_LIMIT:
         return AskProblem(parameter="by", detail=f"at most {DIMENSIONS_LIMIT} dimensions")
     if sum(name in TIME_DIMENSIONS for name in dimensions) > 1:
@@ -159,8 +170,47 @@ def read_costs(query: Query, now_us: int) -> CostsAsk | AskProblem:
     if "hour" in dimensions and length_us > HOURS_LIMIT * HOUR_US:
         detail = f"by hour for at most {HOURS_LIMIT} hours; choose a shorter period, or by day"
         return AskProblem(parameter="by", detail=detail)
+    filters = read_filters(query)
+    if isinstance(filters, AskProblem):
+        return filters
+    return CostsAsk(when=when, dimensions=dimensions, filters=filters)
+
+
+def read_bridge(query: Query, now_us: int) -> BridgeAsk | AskProblem:
+    """Two periods: that of the query, and `versus_first` to `versus_last`, local days.
+
+    By default the second is as long and ends where the first begins.
+    """
+    when = unknown_parameter(_plain(query), BRIDGE_PARAMETERS) or read_period(query, now_us)
+    if isinstance(when, AskProblem):
+        return when
+    filters = read_filters(query)
+    if isinstance(filters, AskProblem):
+        return filters
+    start_us = when.period.start_us
+    before = Period(start_us=2 * start_us - when.period.end_us, end_us=start_us)
+    if _one(query, "versus_first") or _one(query, "versus_last"):
+        versus = {"first": query.get("versus_first", ()), "last": query.get("versus_last", ()),
+                  "zone": query.get("zone", ())}  # fmt: skip
+        found = read_period(versus, now_us)
+        if isinstance(found, AskProblem):
+            return AskProblem(parameter=f"versus_{found.parameter}", detail=found.detail)
+        before = found.period
+    return BridgeAsk(when=when, before=before, filters=filters)
+
+
+def _plain(query: Query) -> Iterable[str]:
+    """The parameters that are no filter by a tag, of which there are as many as keys."""
+    return (name for name in query if not (name.startswith(TAG_PREFIX) and is_dimension(name)))
+
+
+def read_filters(query: Query) -> dict[str, tuple[str, ...]] | AskProblem:
+    """The values asked for, by dimension; several values of one mean any of them."""
     filters: dict[str, tuple[str, ...]] = {}
-    for name in FILTERS:
+    tags = sorted(name for name in query if name.startswith(TAG_PREFIX))
+    if len(tags) > TAG_FILTERS_LIMIT:
+        return AskProblem(parameter=tags[0], detail=f"at most {TAG_FILTERS_LIMIT} tags")
+    for name in (*FILTERS, *tags):
         values = tuple(dict.fromkeys(value for value in query.get(name, ()) if value))
         if len(values) > FILTER_VALUES_LIMIT or any(len(v) > VALUE_LIMIT_CHARS for v in values):
             detail = f"at most {FILTER_VALUES_LIMIT} values of {VALUE_LIMIT_CHARS} characters"
@@ -169,7 +219,7 @@ def read_costs(query: Query, now_us: int) -> CostsAsk | AskProblem:
             return AskProblem(parameter=name, detail=f"there are {', '.join(_CLOSED[name])}")
         if values:
             filters[name] = values
-    return CostsAsk(when=when, dimensions=dimensions, filters=filters)
+    return filters
 
 
 def read_releases(query: Query, now_us: int) -> ReleasesAsk | AskProblem:

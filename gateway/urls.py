@@ -4,7 +4,7 @@ from django.contrib.auth.views import LogoutView
 from django.urls import path
 from django.views.generic import RedirectView
 
-from gateway.pages import costs, receipt, receipts, releases, slo
+from gateway.pages import bridge, costs, receipt, receipts, releases, slo
 from gateway.pages.login import Login
 from gateway.pages.theme import set_theme
 
@@ -16,6 +16,7 @@ urlpatterns = [
     path("receipts", receipts.index, name="receipts"),
     path("receipts/<str:request_id>", receipt.show, name="receipt"),
     path("costs", costs.index, name="costs"),
+    path("costs/bridge", bridge.index, name="bridge"),
     path("costs.csv", costs.as_csv, name="costs-csv"),
     path("slo", slo.index, name="slo"),
     path("releases", releases.index, name="releases"),

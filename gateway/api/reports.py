@@ -1,4 +1,4 @@
-"""GET /api/v1/costs, /api/v1/slo and /api/v1/releases: the numbers of the pages, as JSON.
+"""GET /api/v1/costs, its bridge, /api/v1/slo and /api/v1/releases: the pages' numbers as JSON.
 
 A key sees its own tenant's costs; with the scope `reports` it sees every tenant's. SLO burn and
 releases are the fleet's, name no tenant, and are the same for every key. Money is given twice: as
@@ -8,6 +8,7 @@ texts ("25/3") beside a rounded number.
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -23,6 +24,7 @@ from gateway.reporting import (
     PeriodAsk,
     Query,
     iso,
+    read_bridge,
     read_costs,
     read_releases,
     unknown_parameter,
@@ -30,6 +32,7 @@ from gateway.reporting import (
 from gateway.submission import Caller
 from ledger.distributions import Latency
 from ledger.money import units_text
+from ledger.queries.bridge import bridge_between
 from ledger.queries.cost_sums import CostSums
 from ledger.queries.costs import CostRow, CostTable, costs
 from ledger.queries.releases import Comparison, SideReport
@@ -37,7 +40,7 @@ from ledger.queries.slo import SloReport, slo_reports
 from ledger.releases import RatioTest, TailTest
 from ledger.slo_burn import RuleStatus, WindowBurn
 
-PATHS = ("/api/v1/costs", "/api/v1/slo", "/api/v1/releases")
+PATHS = ("/api/v1/costs", "/api/v1/costs/bridge", "/api/v1/slo", "/api/v1/releases")
 Body = dict[str, Any]
 
 
@@ -59,6 +62,8 @@ def answer(
     """The report at one of PATHS, as far as the caller may see it. Reads for some 10 ms."""
     if path == "/api/v1/costs":
         found = costs_report(query, caller, connection, now_us)
+    elif path == "/api/v1/costs/bridge":
+        found = bridge_report(query, caller, connection, now_us)
     elif path == "/api/v1/slo":
         unknown = unknown_parameter(query, ())
         found = (
@@ -80,13 +85,45 @@ def costs_report(
     ask = read_costs(query, now_us)
     if isinstance(ask, AskProblem):
         return _asked_wrongly(ask)
-    if SCOPE_REPORTS not in caller.scopes:
-        own = (caller.tenant_id,)
-        if ask.filters.get("tenant", own) != own:
-            message = f"A key without the scope {SCOPE_REPORTS!r} sees its own tenant's costs."
-            return errors.of_http("SCOPE_MISSING", message)
-        ask = replace(ask, filters={**ask.filters, "tenant": own})
+    filters = _own(caller, ask.filters)
+    if isinstance(filters, Failure):
+        return filters
+    ask = replace(ask, filters=filters)
     return costs_body(ask, cost_table(connection, ask))
+
+
+def bridge_report(
+    query: Query, caller: Caller, connection: sqlite3.Connection, now_us: int
+) -> Body | Failure:
+    """What made one period cost more than another, as far as the caller may see it (CST-4)."""
+    ask = read_bridge(query, now_us)
+    if isinstance(ask, AskProblem):
+        return _asked_wrongly(ask)
+    filters = _own(caller, ask.filters)
+    if isinstance(filters, Failure):
+        return filters
+    found = bridge_between(connection, ask.before, ask.when.period, filters=filters)
+    return {
+        "period": _period(ask.when),
+        "before": _period(replace(ask.when, period=ask.before)),
+        "filters": {name: list(values) for name, values in filters.items()},
+        **_money("before_cost", found.before_pico),
+        "effects": [{"effect": name, **_money("cost", pico)} for name, pico in found.effects],
+        **_money("after_cost", found.after_pico),
+    }
+
+
+def _own(
+    caller: Caller, filters: Mapping[str, tuple[str, ...]]
+) -> Mapping[str, tuple[str, ...]] | Failure:
+    """The filters with the caller's own tenant, where it may not see others'."""
+    if SCOPE_REPORTS in caller.scopes:
+        return filters
+    own = (caller.tenant_id,)
+    if filters.get("tenant", own) != own:
+        message = f"A key without the scope {SCOPE_REPORTS!r} sees its own tenant's costs."
+        return errors.of_http("SCOPE_MISSING", message)
+    return {**filters, "tenant": own}
 
 
 def releases_report(query: Query, connection: sqlite3.Connection, now_us: int) -> Body | Failure:
@@ -146,6 +183,13 @@ def _sums(sums: CostSums) -> Body:
             "valid": sums.valid,
             "attempts": sums.attempts,
         },
+        "outcomes": {
+            "reported": sums.outcomes,
+            "quality_passed": sums.quality_passed,
+            "citations_verified": sums.citations_verified,
+            "tasks_completed": sums.tasks_completed,
+            "taken_over": sums.taken_over,
+        },
         "tokens": {
             "input": sums.input_tokens,
             "cached_input": sums.cached_input_tokens,
@@ -160,12 +204,25 @@ def _sums(sums: CostSums) -> Body:
             **_money("waste", sums.cost_waste_pico),
             **_money("total", sums.cost_total_pico),
             **_money("per_completed", per_completed),
+            **_money("other", sums.cost_other_pico),
+        },
+        "waste": {
+            name.replace(" ", "_").replace("-", "_"): _amount(pico)
+            for name, pico in sums.waste.items()
+        },
+        "unit_costs": {
+            name: {"count": sums.denominators[name], **_money("cost", pico)}
+            for name, pico in sums.unit_costs.items()
         },
     }
 
 
 def _money(name: str, pico: int | None) -> Body:
     return {name: None if pico is None else units_text(pico), f"{name}_pico": pico}
+
+
+def _amount(pico: int) -> Body:
+    return _money("cost", pico)
 
 
 def slo_body(reports: tuple[SloReport, ...]) -> Body:

@@ -17,8 +17,8 @@ from gateway.pages.periods import asked, refused
 from gateway.pages.receipt_filters import NO_VALUE
 from gateway.reporting import AskProblem, read_costs
 from ledger.money import units_text
-from ledger.queries.cost_sums import CostSums
-from ledger.queries.costs import CostRow, CostTable, Dimension, Drill
+from ledger.queries.cost_sums import CostSums, UnitCost
+from ledger.queries.costs import TAG_PREFIX, CostRow, CostTable, Dimension, Drill
 from ledger.zones import to_local
 
 GROUPINGS: dict[Dimension, str] = {
@@ -69,6 +69,17 @@ class Line:
     drill: str
 
 
+def heading(dimension: Dimension) -> str:
+    """A dimension as a column's heading: "Tenant", "Tag cost-centre"."""
+    return GROUPINGS.get(dimension) or f"Tag {dimension.removeprefix(TAG_PREFIX)}"
+
+
+def groupings(tag_keys: Sequence[str]) -> dict[Dimension, str]:
+    """Everything that costs can be asked for by, with its label."""
+    tags = [f"{TAG_PREFIX}{key}" for key in tag_keys]
+    return {**GROUPINGS, **{name: heading(name) for name in tags}}
+
+
 def dimensions_of(query: QueryDict) -> tuple[Dimension, ...]:
     """The dimensions that the URL asks for; ValueError, saying what there is, for others."""
     found = read_costs(asked(query), 0)
@@ -88,6 +99,23 @@ def lines(table: CostTable) -> tuple[Line, ...]:
         )
         for row in table.rows
     )
+
+
+UNIT_COST_NAMES: dict[UnitCost, str] = {
+    "completed_request": "completed request",
+    "quality_passed": "answer that passed the quality gate",
+    "verified_citations": "answer with verifiable citations",
+    "completed_task": "completed user task",
+    "degraded_success": "degraded success",
+}
+
+
+def unit_cost_lines(sums: CostSums) -> list[tuple[str, int, int | None]]:
+    """(what, how many of it, what each cost in pico units) for each denominator of CST-3."""
+    return [
+        (UNIT_COST_NAMES[name], sums.denominators[name], pico)
+        for name, pico in sums.unit_costs.items()
+    ]
 
 
 def drill_query(drill: Drill) -> str:
@@ -157,6 +185,10 @@ _HEADINGS = (
     "cost_units",
     "waste_units",
     "cost_per_completed_units",
+    "cost_per_quality_passed_units",
+    "cost_per_verified_citations_units",
+    "cost_per_completed_task_units",
+    "cost_per_degraded_success_units",
 )
 
 
@@ -194,7 +226,7 @@ def _safe(text: str) -> str:
 
 
 def _numbers(sums: CostSums) -> tuple[int | str, ...]:
-    per = sums.cost_per_completed_pico
+    unit_costs = sums.unit_costs.values()
     return (
         sums.receipts,
         sums.completed,
@@ -202,5 +234,5 @@ def _numbers(sums: CostSums) -> tuple[int | str, ...]:
         sums.output_tokens,
         units_text(sums.cost_total_pico),
         units_text(sums.cost_waste_pico),
-        "" if per is None else units_text(per),
+        *("" if pico is None else units_text(pico) for pico in unit_costs),
     )

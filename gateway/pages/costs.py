@@ -4,11 +4,19 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
-from gateway.pages.cost_view import GROUPINGS, drill_query, export, lines, picture
-from gateway.pages.periods import RANGES, ZONES, asked, range_of, refused
+from gateway.pages.cost_view import (
+    drill_query,
+    export,
+    groupings,
+    heading,
+    lines,
+    picture,
+    unit_cost_lines,
+)
+from gateway.pages.periods import RANGES, ZONES, asked, range_of, refused, without
 from gateway.pages.shell import clock, ledger, page
 from gateway.reporting import AskProblem, CostsAsk, read_costs
-from ledger.queries.costs import ROWS_LIMIT, CostTable, Drill, costs
+from ledger.queries.costs import ROWS_LIMIT, CostTable, Drill, costs, tag_keys
 
 PAGE_ROWS_LIMIT = 100
 """More is for the export, which is whole: on the page the others are summed in one row."""
@@ -32,11 +40,13 @@ def _table(ask: CostsAsk, rows_limit: int = ROWS_LIMIT) -> CostTable:
 @require_safe
 @require_role("viewer")
 def index(request: HttpRequest) -> HttpResponse:
-    context: dict[str, object] = {"groupings": GROUPINGS, "ranges": RANGES, "zones": ZONES}
+    context: dict[str, object] = {"ranges": RANGES, "zones": ZONES}
+    context["groupings"] = groupings(tag_keys(ledger()))
     try:
         now_us = clock.now_us()
         context |= {"asked": range_of(request.GET, now_us)} | _shown(_read(request, now_us))
         context["query"] = request.GET.urlencode()
+        context["bridge_query"] = without(request.GET, "by", "then")
     except ValueError as problem:
         context["problem"] = str(problem)
     return page(request, "costs", "_table.html", context)
@@ -51,7 +61,9 @@ def _shown(ask: CostsAsk) -> dict[str, object]:
         "lines": lines(table),
         "drill": drill_query(Drill(period=table.period, values=table.filters)),
         "picture": picture(table),
-        "headings": [GROUPINGS.get(name, name) for name in table.dimensions],
+        "headings": [heading(name) for name in table.dimensions],
+        "unit_costs": unit_cost_lines(table.total),
+        "waste": table.total.waste,
     }
 
 

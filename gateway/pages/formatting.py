@@ -73,6 +73,12 @@ def units(pico: int | None, places: int = MONEY_PLACES) -> str:
     return f"{'-' if pico < 0 else ''}{whole:,}.{digits}"
 
 
+def signed(pico: int | None, places: int = MONEY_PLACES) -> str:
+    """As `aligned`, with the sign of a difference: "+0.003600", "-1.000000", "0.000000"."""
+    text = aligned(pico, places)
+    return f"+{text}" if pico is not None and pico > 0 else text
+
+
 def aligned(pico: int | None, places: int = 9) -> str:
     """As `units`, filled up behind with blanks, so that decimal points of a column line up."""
     text = units(pico)

@@ -22,7 +22,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         url_name="slo", label="SLO burn", question="Who waits too long, and how long can it last?"
     ),
-    Entry(url_name="costs", label="Costs", question="Who spent what, on what?"),
+    Entry(url_name="costs", label="Costs", question="Who spent what, on what?", also=("bridge",)),
     Entry(
         url_name="releases", label="Releases", question="Is the new version as good as the old one?"
     ),

@@ -33,9 +33,13 @@ class Range:
 
     @property
     def label(self) -> str:
-        start = to_local(self.period.start_us, self.zone)
-        end = to_local(self.period.end_us, self.zone)
-        return f"{start:%d %b %Y %H:%M} to {end:%d %b %Y %H:%M}, {self.zone_name}"
+        return label_of(self.period, self.zone, self.zone_name)
+
+
+def label_of(period: Period, zone: tzinfo, zone_name: str) -> str:
+    """A period in words: "01 Nov 2026 00:00 to 08 Nov 2026 00:00, UTC"."""
+    start, end = to_local(period.start_us, zone), to_local(period.end_us, zone)
+    return f"{start:%d %b %Y %H:%M} to {end:%d %b %Y %H:%M}, {zone_name}"
 
 
 def asked(query: QueryDict) -> dict[str, list[str]]:
@@ -66,3 +70,11 @@ def range_of(query: QueryDict, now_us: int) -> Range:
         zone=found.zone,
         period=found.period,
     )
+
+
+def without(query: QueryDict, *names: str) -> str:
+    """The query, encoded, without some of its parameters."""
+    kept = query.copy()
+    for name in names:
+        kept.pop(name, None)
+    return kept.urlencode()

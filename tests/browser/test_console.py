@@ -19,6 +19,7 @@ PATHS = (
     "/receipts?tenant=nobody",
     "/receipts?older=nowhere",
     "/costs",
+    "/costs/bridge?within=1h",
     "/costs?by=hour&then=tenant&zone=%2B05:30",
     "/slo",
     "/releases",

@@ -69,7 +69,13 @@ def fill(path, receipts, batch=50):
 class Plans:
     """The query plans of every statement that runs over a connection while it is watched."""
 
-    SMALL = ("seg", "rollup_state", "rollup_series", "s")  # one row a combination, not a request
+    SMALL = (
+        "seg",
+        "slo_definition",
+        "rollup_state",
+        "rollup_series",
+        "s",
+    )  # one row a combination, not a request
 
     def __init__(self, connection):
         self._connection = connection

@@ -19,6 +19,7 @@ register.filter("ms", formatting.milliseconds)
 register.filter("duration", formatting.duration)
 register.filter("units", formatting.units)
 register.filter("aligned", formatting.aligned)
+register.filter("signed", formatting.signed)
 register.filter("price", formatting.price)
 register.filter("short_id", formatting.short_id)
 

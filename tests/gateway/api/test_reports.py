@@ -24,7 +24,12 @@ NOW_US = T0_US + 5 * 24 * HOUR_US + 4 * HOUR_US
 TENANT = Caller(tenant_id="acme", key_id="key_1", scopes=frozenset({"inference", "receipts"}))
 FLEET = Caller(tenant_id="acme", key_id="key_2", scopes=frozenset({"reports"}))
 WEEK = {"within": ["7d"]}
-QUERIES = {"/api/v1/costs": WEEK, "/api/v1/slo": {}, "/api/v1/releases": WEEK}
+QUERIES = {
+    "/api/v1/costs": WEEK,
+    "/api/v1/costs/bridge": WEEK,
+    "/api/v1/slo": {},
+    "/api/v1/releases": WEEK,
+}
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +87,30 @@ def test_page_api_and_csv_agree_on_the_same_query(connection, query):
         page.total.cost_total_pico,
     ]
     assert [(str(row["requests"]["receipts"]), row["cost"]["total"]) for row in rows] == [
-        (row[-7], row[-3]) for row in exported
+        (row[-11], row[-7]) for row in exported
     ]
+
+
+def test_CST_4_the_bridge_by_api_ends_at_the_costs_of_its_periods(connection):
+    days = {"first": ["2025-06-17"], "last": ["2025-06-18"], "zone": ["+05:30"]}
+    body = answer("/api/v1/costs/bridge", days, FLEET, connection, NOW_US).body
+    effects = sum(one["cost_pico"] for one in body["effects"])
+    assert body["after_cost_pico"] - body["before_cost_pico"] == effects != 0
+    whole = answer("/api/v1/costs", days, FLEET, connection, NOW_US).body
+    assert body["after_cost_pico"] == whole["total"]["cost"]["total_pico"]
+    versus = {"versus_first": ["2025-06-15"], "versus_last": ["2025-06-16"], **days}
+    assert answer("/api/v1/costs/bridge", versus, FLEET, connection, NOW_US).body == body
+
+
+def test_the_bridge_of_a_tenants_key_is_its_own_and_bad_periods_are_named(connection):
+    own = answer("/api/v1/costs/bridge", WEEK, TENANT, connection, NOW_US).body
+    assert own["filters"] == {"tenant": ["acme"]}
+    other = {**WEEK, "tenant": ["globex"]}
+    assert answer("/api/v1/costs/bridge", other, TENANT, connection, NOW_US).status == 403
+    wrong = {**WEEK, "versus_first": ["soon"]}
+    refused = answer("/api/v1/costs/bridge", wrong, FLEET, connection, NOW_US)
+    assert refused.status == 400
+    assert "versus_first" in json.dumps(refused.body)
 
 
 def test_a_tenants_key_sees_its_own_costs_alone(connection):

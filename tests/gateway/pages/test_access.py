@@ -20,6 +20,7 @@ GUARDED = {
     "receipt": "viewer",
     "costs": "viewer",
     "costs-csv": "viewer",
+    "bridge": "viewer",
     "slo": "viewer",
     "releases": "viewer",
 }

@@ -1,0 +1,56 @@
+"""The bridge: why one period cost more, or less, than another (CST-4)."""
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from gateway.auth_roles import require_role
+from gateway.pages.cost_view import heading
+from gateway.pages.periods import RANGES, ZONES, asked, label_of, range_of, refused
+from gateway.pages.shell import clock, ledger, page
+from gateway.reporting import AskProblem, read_bridge
+from ledger.bridge import Bridge
+from ledger.queries.bridge import bridge_between
+
+EFFECT_NAMES = {
+    "volume": ("Volume", "more or fewer accepted requests"),
+    "model_mix": ("Model mix", "other shares of the logical models"),
+    "route_mix": ("Route mix", "other shares of a model's routes"),
+    "token_mix": ("Token mix", "more or fewer tokens a request"),
+    "price": ("Price", "other prices of the same tokens"),
+    "retries_and_hedges": ("Retries and hedges", "attempts that didn't deliver the answer"),
+}
+
+
+@require_safe
+@require_role("viewer")
+def index(request: HttpRequest) -> HttpResponse:
+    context: dict[str, object] = {"ranges": RANGES, "zones": ZONES}
+    try:
+        context |= _asked(request)
+    except ValueError as problem:
+        context["problem"] = str(problem)
+    return page(request, "bridge", "_effects.html", context)
+
+
+def _asked(request: HttpRequest) -> dict[str, object]:
+    now_us = clock.now_us()
+    ask = read_bridge(asked(request.GET), now_us)
+    if isinstance(ask, AskProblem):
+        raise refused(ask)
+    found = bridge_between(ledger(), ask.before, ask.when.period, filters=ask.filters)
+    return {
+        "asked": range_of(request.GET, now_us),
+        "versus_first": request.GET.get("versus_first", ""),
+        "versus_last": request.GET.get("versus_last", ""),
+        "filters": [(name, value) for name, values in ask.filters.items() for value in values],
+        "filter_labels": {name: heading(name) for name in ask.filters},
+        "before_label": label_of(ask.before, ask.when.zone, ask.when.zone_name),
+        "bridge": found,
+        "difference_pico": found.after_pico - found.before_pico,
+        "rows": rows(found),
+    }
+
+
+def rows(found: Bridge) -> list[tuple[str, str, int]]:
+    """(name, what it is, pico units) of each effect, in the order in which they follow."""
+    return [(*EFFECT_NAMES[name], pico) for name, pico in found.effects]
