@@ -44,6 +44,14 @@ def _local_secret(path: Path) -> str:
     return path.read_text().strip()
 
 
+def _one_of(name: str, values: tuple[str, ...]) -> str:
+    """One of the values; the first where the variable isn't set."""
+    value = os.environ.get(name, "").strip().lower() or values[0]
+    if value not in values:
+        raise ImproperlyConfigured(f"{name} is {value!r}; set it to one of {', '.join(values)}.")
+    return value
+
+
 def _credential(name: str) -> str | None:
     """The secret in the environment variable that a route's address names; None: it isn't set."""
     return os.environ.get(name, "").strip() or None
@@ -58,6 +66,9 @@ SHARED_DIR = Path(os.environ.get("WEIGHBRIDGE_SHARED", BASE_DIR.parent / "shared
 TIME_SCALE = _positive_number("WEIGHBRIDGE_TIME_SCALE", 1.0)
 ALLOW_LINK_LOCAL = _flag("WEIGHBRIDGE_ALLOW_LINK_LOCAL", False)
 PROVIDER_CREDENTIAL = _credential  # looked up when it is needed, kept nowhere
+CONTROL_MODE = _one_of("WEIGHBRIDGE_CONTROL", ("automatic", "approve", "off"))
+WEBHOOK_URL = os.environ.get("WEIGHBRIDGE_WEBHOOK_URL", "").strip()
+WEBHOOK_SECRET = os.environ.get("WEIGHBRIDGE_WEBHOOK_SECRET", "").strip()
 BODY_LIMIT_BYTES = int(_positive_number("WEIGHBRIDGE_BODY_LIMIT_BYTES", 1_048_576))
 
 DEBUG = _flag("WEIGHBRIDGE_DEBUG", False)

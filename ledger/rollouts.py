@@ -32,7 +32,7 @@ RATIOS: frozenset[str] = frozenset(
     {"valid_completion", "schema_failures", "user_cancels", "degraded"}
 )
 State = Literal["running", "held", "promoted", "rolled_back", "ended"]
-Decision = Literal["continue", "raise", "promote", "hold", "roll_back", "end"]
+Decision = Literal["continue", "raise", "promote", "hold", "resume", "roll_back", "end"]
 STEPS_LIMIT = 16
 CONDITIONS_LIMIT = 16
 PERMILLE = 1_000
@@ -90,6 +90,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     passes: int = 0  # of this step
     inconclusive: int = 0  # in a row
     failed: tuple[tuple[str, int], ...] = ()  # metric -> windows in a row, by metric
+    bad: tuple[tuple[int, int, int], ...] = ()  # share, bad of the baseline, of the canary
 
     @property
     def live(self) -> bool:
@@ -222,7 +223,7 @@ def after_window(
     )
     decision, reason = _decide(plan, counted, window, passed=passed, frozen=frozen)
     return Outcome(
-        decision=decision, reason=reason, verdict=verdict, progress=_follow(counted, decision)
+        decision=decision, reason=reason, verdict=verdict, progress=follow(counted, decision)
     )
 
 
@@ -254,13 +255,17 @@ def _decide(
 _STATE_AFTER: dict[Decision, State] = {
     "promote": "promoted",
     "hold": "held",
+    "resume": "running",
     "roll_back": "rolled_back",
     "end": "ended",
 }
 
 
-def _follow(counted: Progress, decision: Decision) -> Progress:
+def follow(counted: Progress, decision: Decision) -> Progress:
+    """The progress after a decision, whoever took it."""
     if decision == "raise":
         return msgspec.structs.replace(counted, step=counted.step + 1, passes=0)
+    if decision == "resume":
+        counted = msgspec.structs.replace(counted, inconclusive=0)
     state = _STATE_AFTER.get(decision)
     return counted if state is None else msgspec.structs.replace(counted, state=state)

@@ -80,25 +80,32 @@ class Sliced(Protocol):
     def degraded_from(self) -> str | None: ...
 
 
-class Judged(Sliced, Protocol):
-    """What is read of a receipt; `ledger.records.Receipt` has it all. Durations from acceptance."""
+class Ended(Protocol):
+    """What says how a request ended. Durations from acceptance."""
 
     @property
     def status(self) -> str: ...
     @property
+    def degraded_from(self) -> str | None: ...
+    @property
     def first_token_us(self) -> int | None: ...
-    @property
-    def queue_us(self) -> int | None: ...
-    @property
-    def itl_mean_us(self) -> int | None: ...
     @property
     def e2e_us(self) -> int: ...
     @property
     def deadline_us(self) -> int: ...
     @property
-    def output_tokens(self) -> int: ...
-    @property
     def schema_valid(self) -> int | None: ...
+
+
+class Judged(Sliced, Ended, Protocol):
+    """What is read of a receipt; `ledger.records.Receipt` has it all. Durations from acceptance."""
+
+    @property
+    def queue_us(self) -> int | None: ...
+    @property
+    def itl_mean_us(self) -> int | None: ...
+    @property
+    def output_tokens(self) -> int: ...
     @property
     def terminal_error_code(self) -> str | None: ...
     @property
@@ -256,7 +263,7 @@ def judge_open(definition: SloDefinition, request: OpenRequest, now_us: int) -> 
     return "bad" if now_us - request.accepted_at_us > request.deadline_us else None
 
 
-def user_cancelled_unserved(receipt: Judged) -> bool:
+def user_cancelled_unserved(receipt: Ended) -> bool:
     """Whether the user left before the first token and before the deadline (SLO-0).
 
     A cancel after the deadline is the deadline's doing: the request was bad already (SLO-7).
@@ -268,7 +275,7 @@ def user_cancelled_unserved(receipt: Judged) -> bool:
     )
 
 
-def valid_completion(receipt: Judged, *, degraded_is_valid: bool = False) -> bool:
+def valid_completion(receipt: Ended, *, degraded_is_valid: bool = False) -> bool:
     """Whether the request completed in its deadline, schema-valid where asked, on the main path."""
     return (
         receipt.status == "completed"

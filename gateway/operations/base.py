@@ -76,6 +76,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     NAME: ClassVar[str]
     ROLE: ClassVar[Role]
     NEEDS_REASON: ClassVar[bool] = True
+    AUDITED: ClassVar[bool] = True  # False: what it appends says who did what by itself
 
     reason: str = ""
 

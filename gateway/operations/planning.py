@@ -40,7 +40,8 @@ def prepare(operation: Operation, seen: Seen) -> Prepared | Refused:
     plan = operation.plan(seen)
     if isinstance(plan, Refused):
         return plan
-    records = (*plan.records, audit(operation, plan, seen))
+    audited = (audit(operation, plan, seen),) if operation.AUDITED else ()
+    records = (*plan.records, *audited)
     return Prepared(records=records, done=_done(plan, len(records)))
 
 

@@ -4,10 +4,19 @@ from typing import Any
 
 import msgspec
 
-from gateway.operations import fleet, keys, policies, rates, reconciliation, routes, tenants
+from gateway.operations import (
+    control,
+    fleet,
+    keys,
+    policies,
+    rates,
+    reconciliation,
+    routes,
+    tenants,
+)
 from gateway.operations.base import Operation, Refused
 
-MODULES = (fleet, keys, policies, rates, reconciliation, routes, tenants)
+MODULES = (control, fleet, keys, policies, rates, reconciliation, routes, tenants)
 
 
 def _found() -> dict[str, type[Operation]]:

@@ -27,6 +27,17 @@ def current_policy(connection: sqlite3.Connection) -> RoutePolicyRecord | None:
     return _one(connection, RoutePolicyRecord, sql)
 
 
+def declared_policy(connection: sqlite3.Connection, not_by: str) -> RoutePolicyRecord | None:
+    """The policy published last by anyone but this author; None where there is none."""
+    sql = f"{select(RoutePolicyRecord)} WHERE published_by <> ? ORDER BY seq DESC LIMIT 1"
+    return _one(connection, RoutePolicyRecord, sql, not_by)
+
+
+def policies_count(connection: sqlite3.Connection) -> int:
+    """How many policy revisions were ever published."""
+    return int(fetch_one(connection, "SELECT count(*) FROM route_policy")[0])
+
+
 def policy(connection: sqlite3.Connection, revision: str) -> RoutePolicyRecord | None:
     """The policy of a revision; None where there is none."""
     sql = f"{select(RoutePolicyRecord)} WHERE revision = ?"

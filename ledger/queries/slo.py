@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ledger.queries.objectives import objectives
 from ledger.reading import fetch, fetch_one
 from ledger.rollups.projection import read_state
 from ledger.rollups.sums import snapshot
@@ -18,7 +19,6 @@ from ledger.slo_burn import (
     evaluate_rule,
     status_of,
 )
-from ledger.slo_defaults import DEFAULT_SLOS
 
 POINTS_LIMIT = 400
 
@@ -54,13 +54,13 @@ class SloReport:
 def slo_reports(
     connection: sqlite3.Connection,
     now_us: int,
-    definitions: Sequence[SloDefinition] = DEFAULT_SLOS,
+    definitions: Sequence[SloDefinition] | None = None,
     *,
     open_requests: Sequence[OpenRequest] = (),
     history_us: int = DAY_US,
     step_us: int = HOUR_US // 4,
 ) -> tuple[SloReport, ...]:
-    """Every objective at the end of the last whole minute before `now_us`.
+    """Every objective, by default those in force, at the end of the last whole minute.
 
     A window is [end - length, end); a request belongs to the minute in which it was accepted
     (SLO-7). `open_requests` have no first token yet; those past their deadline are bad at once.
@@ -72,7 +72,7 @@ def slo_reports(
     end_us = now_us - now_us % MINUTE_US
     reports = []
     with snapshot(connection):
-        for definition in definitions:
+        for definition in objectives(connection) if definitions is None else definitions:
             late_us = [
                 request.accepted_at_us
                 for request in open_requests

@@ -59,7 +59,7 @@ class Group:
 
     sums: list[int]  # tables.COUNTS, then tables.COSTS in pico
     latencies: tuple[Histogram, ...]  # tables.LATENCIES; shared by groups of one latency series
-    definitions: tuple[SloDefinition, ...]  # the objectives that cover these receipts
+    definitions: tuple[SloDefinition, ...]  # the objectives that these receipts count under
 
 
 @dataclass(slots=True)
@@ -175,7 +175,8 @@ class Aggregator:
         latencies = batch.latencies.get(place)
         if latencies is None:
             latencies = batch.latencies[place] = _histograms()
-        return Group([0] * (len(COUNTS) + len(COSTS)), latencies, shape.definitions)
+        counting = tuple([one for one in shape.definitions if one.counts_at(key[0])])
+        return Group([0] * (len(COUNTS) + len(COSTS)), latencies, counting)
 
     def _shape(self, receipt: Receipt) -> Shape:
         # What a selector asks for are dimensions, so one answer holds for all receipts of a group.

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from ledger import histograms
+from ledger.queries.objectives import declared_until, revisions
 from ledger.records import OutcomeReport, Receipt, Record
 from ledger.rollups import packing
 from ledger.rollups.aggregate import Aggregator, Batch, Dimensions, Histogram, measures_of
@@ -78,10 +79,12 @@ class Rollups:
     """
 
     def __init__(
-        self, definitions: Sequence[SloDefinition] = DEFAULT_SLOS, tables: Tables = LIVE
+        self, definitions: Sequence[SloDefinition] | None = None, tables: Tables = LIVE
     ) -> None:
-        self._definitions = tuple(definitions)
-        self._aggregator = Aggregator(self._definitions)
+        """`definitions`: what is counted; None: the shipped and the declared objectives."""
+        self._fixed = definitions is not None
+        self._declared_until = 0
+        self._define(DEFAULT_SLOS if definitions is None else definitions)
         self._tables = tables
         self._state: State | None = None
         self._series: dict[Dimensions, int] = {}
@@ -106,6 +109,7 @@ class Rollups:
             self._latency_series.clear()
             self._histograms.clear()
         self._state = None  # until all is written: what was learned may be rolled back
+        self._follow_declarations(connection)
         receipts = [record for _, record in placed if isinstance(record, Receipt)]
         replaced = self._replaced(connection, placed)
         batch = self._aggregator.aggregate(receipts, [old for _, old, _ in replaced])
@@ -114,6 +118,19 @@ class Rollups:
         self._write_latencies(connection, batch, state)
         self._write_slis(connection, batch, state)
         self._state = self._fold(connection, state, batch.newest_us, placed[-1][0])
+
+    def _define(self, definitions: Sequence[SloDefinition]) -> None:
+        self._definitions = tuple(definitions)
+        self._aggregator = Aggregator(self._definitions)
+
+    def _follow_declarations(self, connection: sqlite3.Connection) -> None:
+        """Counts the objectives that the ledger has: one look at a key, unless one was declared."""
+        if self._fixed:
+            return
+        until = declared_until(self.source(connection))
+        if until != self._declared_until:
+            self._define(revisions(self.source(connection)))
+            self._declared_until = until
 
     def source(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         """The database that holds the records themselves: the one that holds the rollups."""
@@ -254,6 +271,11 @@ class Rollups:
         )
         connection.execute(self._tables.clear_total, (from_us, until_us))
         for definition in self._definitions:
+            ended_us = definition.counted_until_us
+            if definition.counted_from_us >= until_us or (
+                ended_us is not None and ended_us <= from_us
+            ):
+                continue
             connection.execute(self._tables.fold_sli, (definition.key, from_us, until_us))
 
     def _fold_totals(

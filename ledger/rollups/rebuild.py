@@ -11,7 +11,6 @@ from ledger.rollups.projection import Placement, Rollups, read_state
 from ledger.rollups.tables import KINDS, LIVE, SHADOW
 from ledger.rows import record_of, select
 from ledger.slo import SloDefinition
-from ledger.slo_defaults import DEFAULT_SLOS
 
 ROWS_PER_STEP = 5_000  # receipts read and added in one transaction
 Progress = Callable[[int], None]  # told how many receipts were read
@@ -27,7 +26,7 @@ def _silent(rows: int) -> None:
 
 def rebuild(
     connection: sqlite3.Connection,
-    definitions: Sequence[SloDefinition] = DEFAULT_SLOS,
+    definitions: Sequence[SloDefinition] | None = None,
     progress: Progress = _silent,
 ) -> int:
     """The chain position at which new rollups took the place of the old.
@@ -66,7 +65,7 @@ def is_current(connection: sqlite3.Connection) -> bool:
 
 def first_difference(
     connection: sqlite3.Connection,
-    definitions: Sequence[SloDefinition] = DEFAULT_SLOS,
+    definitions: Sequence[SloDefinition] | None = None,
     progress: Progress = _silent,
 ) -> str | None:
     """A sentence that names the first row in which the rollups differ from the receipts, or None.
@@ -94,7 +93,9 @@ def first_difference(
 class _Recount(Rollups):
     """Rollups in one database of receipts in another."""
 
-    def __init__(self, source: sqlite3.Connection, definitions: Sequence[SloDefinition]) -> None:
+    def __init__(
+        self, source: sqlite3.Connection, definitions: Sequence[SloDefinition] | None
+    ) -> None:
         super().__init__(definitions)
         self._source = source
 
@@ -105,7 +106,7 @@ class _Recount(Rollups):
 def _recount(
     connection: sqlite3.Connection,
     scratch: sqlite3.Connection,
-    definitions: Sequence[SloDefinition],
+    definitions: Sequence[SloDefinition] | None,
     progress: Progress,
 ) -> None:
     _execute(scratch, LIVE.create)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ledger import histograms
 from ledger.money import join
-from ledger.records import OutcomeReport, Receipt
+from ledger.records import OutcomeReport, Receipt, SloDefinitionRecord
 from ledger.rollups import contents
 from ledger.rollups.projection import Rollups, read_state
 from ledger.rollups.rebuild import first_difference, rebuild
@@ -31,7 +31,7 @@ class Place:
 def memory_ledger():
     """An in-memory database with the receipts' table and empty rollups."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    for kind in (Receipt, OutcomeReport):
+    for kind in (Receipt, OutcomeReport, SloDefinitionRecord):
         columns = ", ".join(kind.__struct_fields__)
         connection.execute(
             f"CREATE TABLE {kind.TABLE} (seq INTEGER PRIMARY KEY, v, entry_hash, {columns})"

@@ -1,0 +1,215 @@
+"""Objectives and their actions: evaluated, declared, approved, undone, overridden (SPEC 12)."""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import msgspec
+from django.conf import settings
+
+from gateway.auth_roles import Role
+from gateway.control import planning, publication
+from gateway.control.objectives import Entered
+from gateway.operations.base import Operation, Plan, Refused, Seen
+from ledger.queries import objectives as stored
+from ledger.records import ActionOverride, SloDefinitionRecord
+from ledger.rollups.tables import QUARTER, grain_us
+from ledger.slo import ActionKind, SloDefinition
+from ledger.slo_book import OBJECTIVES_LIMIT, REVISIONS_LIMIT
+from ledger.slo_control import Phase
+from ledger.slo_rules import problems
+from ledger.slo_text import from_json, to_json
+
+OVERRIDE_LIMIT_US = 30 * 86_400_000_000
+QUARTER_US = grain_us(QUARTER)
+
+
+class EvaluateSlos(Operation, frozen=True, kw_only=True):
+    """Evaluate every window that is closed and was not evaluated, with what follows from it."""
+
+    NAME: ClassVar[str] = "evaluate_slos"
+    ROLE: ClassVar[Role] = "operator"
+    NEEDS_REASON: ClassVar[bool] = False
+    AUDITED: ClassVar[bool] = False  # each evaluation is a record, each action has its own row
+
+    at_us: int | None = None  # as if it were then: a time that has passed
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        at_us = seen.now_us if self.at_us is None else self.at_us
+        if at_us > seen.now_us:
+            message = "--at lies in the future; name a time that has passed"
+            return Refused(code="INVALID_REQUEST", message=message)
+        found = planning.plan_pass(seen.connection, at_us, mode=settings.CONTROL_MODE)
+        if not found.records:
+            return Refused(code="NOTHING_DUE", message="No window is closed and not evaluated.")
+        return Plan(
+            records=found.records,
+            summary=f"Evaluated {found.windows} windows; {found.actions} phases of actions, "
+            f"{found.rollout_steps} steps of rollouts.",
+            subject="objectives",
+            after={
+                "windows": found.windows,
+                "actions": found.actions,
+                "rollout_steps": found.rollout_steps,
+            },
+        )
+
+
+class DeclareSlo(Operation, frozen=True, kw_only=True):
+    """Declare an objective, or the next revision of one; it counts from the next quarter hour."""
+
+    NAME: ClassVar[str] = "declare_slo"
+    ROLE: ClassVar[Role] = "admin"
+
+    slo_id: str
+    body_json: str  # as `ledger.slo_text` writes it
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        if not 0 < len(self.slo_id) <= 64 or "/" in self.slo_id or "@" in self.slo_id:
+            message = "slo_id has 1 to 64 characters, and neither / nor @"
+            return Refused(code="INVALID_SLO", message=message)
+        known = stored.revisions(seen.connection)
+        mine = [one for one in known if one.slo_id == self.slo_id]
+        revision = 1 + max((one.revision for one in mine), default=0)
+        try:
+            definition = from_json(self.slo_id, revision, self.body_json)
+        except (msgspec.DecodeError, ValueError, ZeroDivisionError) as problem:
+            return Refused(code="INVALID_SLO", message=f"{self.slo_id} can't be read: {problem}")
+        return declare(definition, seen, mine, len(known))
+
+
+def declare(
+    definition: SloDefinition, seen: Seen, mine: list[SloDefinition], revisions: int
+) -> Plan | Refused:
+    """The plan that declares a definition, counted from the next quarter hour on."""
+    found = problems(definition)
+    if found:
+        return Refused(
+            code=found[0].code,
+            message=f"{definition.slo_id} can't be declared: {found[0].detail}.",
+            problems=tuple(f"{one.code}: {one.detail}" for one in found),
+        )
+    in_force = stored.objectives(seen.connection)
+    if revisions >= REVISIONS_LIMIT or (not mine and len(in_force) >= OBJECTIVES_LIMIT):
+        message = f"at most {OBJECTIVES_LIMIT} objectives and {REVISIONS_LIMIT} revisions"
+        return Refused(code="TOO_MANY_SLOS", message=message)
+    definition = replace(definition, counted_from_us=-(-seen.now_us // QUARTER_US) * QUARTER_US)
+    return Plan(
+        records=(
+            SloDefinitionRecord(
+                slo_id=definition.slo_id,
+                revision=definition.revision,
+                body_json=to_json(definition),
+                declared_at_us=seen.now_us,
+                declared_by=seen.actor.label,
+            ),
+        ),
+        summary=f"Declared {definition.key}.",
+        subject=definition.slo_id,
+        before=msgspec.json.decode(to_json(mine[-1])) if mine else {},
+        after=msgspec.json.decode(to_json(definition)),
+    )
+
+
+class ApproveAction(Operation, frozen=True, kw_only=True):
+    """Let a proposed action act."""
+
+    NAME: ClassVar[str] = "approve_action"
+    ROLE: ClassVar[Role] = "operator"
+
+    episode: str
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        return _phase(self.episode, "applied", ("proposed",), self.reason, seen)
+
+
+class DeclineAction(Operation, frozen=True, kw_only=True):
+    """Turn a proposed action down; the objective proposes anew in its next episode."""
+
+    NAME: ClassVar[str] = "decline_action"
+    ROLE: ClassVar[Role] = "operator"
+
+    episode: str
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        return _phase(self.episode, "declined", ("proposed",), self.reason, seen)
+
+
+class UndoAction(Operation, frozen=True, kw_only=True):
+    """Undo an action that is in force before its condition has cleared."""
+
+    NAME: ClassVar[str] = "undo_action"
+    ROLE: ClassVar[Role] = "operator"
+
+    episode: str
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        return _phase(self.episode, "undone", ("applied",), self.reason, seen)
+
+
+class OverrideSlo(Operation, frozen=True, kw_only=True):
+    """Have an objective act on nothing until a time, or end that: expires_at_us in the past."""
+
+    NAME: ClassVar[str] = "override_slo"
+    ROLE: ClassVar[Role] = "operator"
+
+    slo_id: str
+    expires_at_us: int
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        if self.slo_id not in {one.slo_id for one in stored.objectives(seen.connection)}:
+            return Refused(code="NO_SUCH_SLO", message=f"There is no objective {self.slo_id!r}.")
+        if self.expires_at_us > seen.now_us + OVERRIDE_LIMIT_US:
+            message = "An override lasts 30 days at most; declare another objective instead."
+            return Refused(code="INVALID_REQUEST", message=message)
+        row = ActionOverride(
+            slo_id=self.slo_id,
+            revision=stored.override_revision(seen.connection, self.slo_id) + 1,
+            reason=self.reason,
+            begins_at_us=seen.now_us,
+            expires_at_us=self.expires_at_us,
+            set_by=seen.actor.label,
+        )
+        return Plan(
+            records=(row,),
+            summary=f"{self.slo_id} acts on nothing until {self.expires_at_us} µs.",
+            subject=self.slo_id,
+            after={"expires_at_us": self.expires_at_us},
+        )
+
+
+def _phase(
+    episode: str, phase: Phase, from_phases: tuple[str, ...], reason: str, seen: Seen
+) -> Plan | Refused:
+    """The plan by which a person takes an episode into another phase."""
+    rows = stored.episode(seen.connection, episode)
+    if not rows or rows[-1].phase not in from_phases:
+        stands = f"it is {rows[-1].phase}" if rows else "there is no such episode"
+        message = f"{episode[:120]} can't be {phase}: {stands}. Look again at what is open."
+        return Refused(code="NO_SUCH_EPISODE", message=message)
+    last = rows[-1]
+    slo_id = episode.partition("/")[0]
+    definition = next(
+        (one for one in stored.revisions(seen.connection) if one.slo_id == slo_id), None
+    )
+    if definition is None:
+        return Refused(code="NO_SUCH_SLO", message=f"There is no objective {slo_id!r}.")
+    entered = Entered(
+        definition=definition,
+        episode=episode,
+        phase=phase,
+        kind=msgspec.convert(last.action.removeprefix(publication.PREFIX), type=ActionKind),
+        target=last.subject,
+        reason=reason,
+        at_us=seen.now_us,
+        evidence=last.evidence,
+    )
+    standing = publication.standing(seen.connection)
+    rows_after = planning.changes(seen.connection, standing, [entered], [], now_us=seen.now_us)
+    return Plan(
+        records=tuple(rows_after),
+        summary=f"{episode} is {phase}.",
+        subject=episode,
+        before={"phase": last.phase},
+        after={"phase": phase},
+        evidence=last.evidence,
+    )
