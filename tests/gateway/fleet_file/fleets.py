@@ -91,7 +91,8 @@ def rates(keys: st.SearchStrategy[str]) -> st.SearchStrategy[Rate]:
     return st.builds(
         Rate, key=keys, input_micro_per_mtok=PRICES, output_micro_per_mtok=PRICES,
         cached_input_micro_per_mtok=PRICES, fixed_pico=PRICES,
-        tiers=st.lists(tiers, max_size=1).map(tuple), tier_mode=st.sampled_from(["whole", "marginal"]),
+        tiers=st.lists(tiers, max_size=1).map(tuple),
+        tier_mode=st.sampled_from(["whole", "marginal"]),
         meters=st.sampled_from([(), (("web_search", 7), ("input_page", 3))]),
     )  # fmt: skip
 

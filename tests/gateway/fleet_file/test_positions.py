@@ -78,7 +78,7 @@ def test_what_is_missing_is_told_where_it_should_be():
     ],
 )  # fmt: skip
 def test_bad_syntax_is_told_with_line_and_column(text, said):
-    with pytest.raises(BadToml, match="^line [0-9]+, column [0-9]+: ") as told:
+    with pytest.raises(BadToml, match=r"^line [0-9]+, column [0-9]+: ") as told:
         parse(text)
     assert str(told.value).startswith(said)
 

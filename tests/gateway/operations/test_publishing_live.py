@@ -46,7 +46,7 @@ def publish(fleet: Fleet, policy: RoutePolicy, based_on: str | None = FIRST) -> 
 
 def asked(server: Server, model: str = "assist") -> tuple[int, str | None, str | None]:
     """(status, route, policy revision) of one more request."""
-    status, headers, body = server.chat("hello", key=server.keys[TENANT], max_tokens=4, model=model)
+    status, _, body = server.chat("hello", key=server.keys[TENANT], max_tokens=4, model=model)
     answer = json.loads(body)
     receipt = answer.get("receipt") or {}
     return status, receipt.get("route_id"), receipt.get("policy_revision")
