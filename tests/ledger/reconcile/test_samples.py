@@ -49,7 +49,9 @@ def anthropic_price(line: Line) -> int:
 
 
 def against(provider: str, attempts: list[Ours], lines: list[Theirs], **options: Any) -> Comparison:
-    plan = Plan(provider=provider, **({"bindings": bindings(attempts)} | options))
+    if "bindings" not in options:
+        options["bindings"] = bindings(attempts)
+    plan = Plan(provider=provider, **options)
     return tied_out(compare(plan, attempts, lines, Coverage()), attempts, lines)
 
 
