@@ -144,23 +144,23 @@ def rate_table(
     imported: Imported, *, version: str, effective_from_us: int,
     names: Mapping[str, str] | None = None,
 ) -> RateTable:  # fmt: skip
-    """The table that is to be drafted: all rates, or with `names` those of the public names given.
+    """The table that is to be drafted: all rates, or with `names` those of the models named.
 
-    `names`: public key or alias -> the key to price under (a route_id or identity_id). LookupError
-    names what the import does not have; nothing is matched by its beginning.
+    `names`: the key to price (a route_id or identity_id) -> public key or alias. LookupError names
+    what the import does not have; nothing is matched by its beginning.
     """
     rates = imported.rates
     if names is not None:
         by_key: dict[str, list[Rate]] = {}
         for rate in imported.rates:
             by_key.setdefault(rate.key, []).append(rate)
-        wanted = {name: imported.aliases.get(name, name) for name in names}
-        unknown = sorted(name for name, key in wanted.items() if key not in by_key)
+        wanted = {ours: imported.aliases.get(name, name) for ours, name in names.items()}
+        unknown = sorted(names[ours] for ours, key in wanted.items() if key not in by_key)
         if unknown:
             raise LookupError(f"{imported.source} has no price of exactly {', '.join(unknown[:8])}")
         rates = tuple(
-            msgspec.structs.replace(rate, key=names[name])
-            for name, key in wanted.items()
+            msgspec.structs.replace(rate, key=ours)
+            for ours, key in wanted.items()
             for rate in by_key[key]
         )
     return RateTable(

@@ -155,11 +155,11 @@ def test_a_table_for_our_routes_takes_exact_names_and_refuses_what_it_does_not_k
         )
     )
     named = rate_table(
-        found, version="v", effective_from_us=0, names={"acme/m-latest": "route-a", "acme/m-1": "b"}
+        found, version="v", effective_from_us=0, names={"route-a": "acme/m-latest", "b": "acme/m-1"}
     )
     assert [rate.key for rate in named.rates] == ["route-a", "b"]
     with pytest.raises(LookupError, match="no price of exactly acme/m"):
-        rate_table(found, version="v", effective_from_us=0, names={"acme/m": "route-a"})
+        rate_table(found, version="v", effective_from_us=0, names={"route-a": "acme/m"})
 
 
 def test_both_public_tables_are_read_whole():

@@ -1,0 +1,212 @@
+"""`manage.py rates list | show | diff | history | try | import | disagreements | publish`."""
+
+import csv
+import sqlite3
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from gateway.clock import SystemClock
+from gateway.fleet_file.named import instant, named
+from gateway.fleet_file.toml_text import written
+from gateway.management.performing import performed
+from gateway.management.rate_text import change_lines, history_lines, trial_lines
+from gateway.operations.base import Operation
+from gateway.operations.rates import KIND, DraftRates, PublishRates, rates_of
+from gateway.policy.values import RoutePolicy
+from ledger.errors import LedgerError
+from ledger.money import units_text
+from ledger.prices import FORMATS, READERS, Imported, disagreements, rate_table
+from ledger.queries import configuration as stored
+from ledger.queries import drafts
+from ledger.queries.what_if import served
+from ledger.rate_changes import changes, history
+from ledger.rates import RateTable
+from ledger.reading import reader
+from ledger.what_if import tried
+from ledger.zones import days, parse_zone
+
+GROUPINGS = ("model", "route", "tenant")
+LEFT_OUT_SHOWN = 20
+
+
+class Command(BaseCommand):
+    help = (
+        "Rate tables: list, show and compare them, a price's history, what past traffic would have "
+        "cost, and public price tables read into a draft. Exits 1 where something is refused."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        what = parser.add_subparsers(dest="what", required=True)
+        what.add_parser("list", help="published versions, then drafts")
+        what.add_parser("show", help="one as TOML").add_argument("version")
+        diff = what.add_parser("diff", help="what differs between two, price by price")
+        diff.add_argument("before")
+        diff.add_argument("after")
+        past = what.add_parser("history", help="what a key has cost, and since when")
+        past.add_argument("key", help="a route_id, an identity_id or a public name")
+        trial = what.add_parser("try", help="what past traffic would have cost by a version")
+        trial.add_argument("version", help="published or drafted")
+        trial.add_argument("--first", required=True, type=_day, help="a day, 2026-11-01")
+        trial.add_argument("--last", required=True, type=_day, help="a day, inclusive")
+        trial.add_argument("--zone", default="UTC", help="of the days; UTC")
+        trial.add_argument("--by", nargs="+", choices=GROUPINGS, default=["model", "route"])
+        taken = what.add_parser("import", help="a public price table into a draft")
+        taken.add_argument("format", choices=FORMATS)
+        taken.add_argument("file", type=Path)
+        taken.add_argument("--version", required=True, dest="named", help="the draft's name")
+        chosen = taken.add_mutually_exclusive_group(required=True)
+        chosen.add_argument(
+            "--price",
+            action="append",
+            metavar="KEY=NAME",
+            help="price a route_id or identity_id as the table prices exactly this model",
+        )
+        chosen.add_argument("--all", action="store_true", help="every model, under its own name")
+        taken.add_argument("--left-out", type=Path, help="a CSV of everything no rate holds")
+        taken.add_argument("--note", default="")
+        apart = what.add_parser("disagreements", help="models that public tables price differently")
+        apart.add_argument("tables", nargs="+", metavar="FORMAT=FILE")
+        publish = what.add_parser("publish", help="a draft, from a time on")
+        publish.add_argument("version")
+        publish.add_argument("--based-on", help="the last published version that you looked at")
+        publish.add_argument("--reason", required=True)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["what"] == "disagreements":
+            self._disagreements(options)
+            return
+        try:
+            connection = reader(settings.WEIGHBRIDGE_DB)
+        except LedgerError as problem:
+            raise CommandError(str(problem)) from problem
+        getattr(self, f"_{options['what']}")(connection, options)
+
+    def _list(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
+        for each in stored.rate_tables(connection):
+            when = instant(each.effective_from_us).isoformat(timespec="seconds")
+            self.stdout.write(f"{each.version}  from {when}  {each.published_by}")
+        for draft in drafts.drafts(connection, KIND):
+            based = f" on {draft.based_on}" if draft.based_on else ""
+            self.stdout.write(f"{draft.name}  draft {draft.revision}{based}  {draft.drafted_by}")
+
+    def _show(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
+        self.stdout.write(written(named(_known(connection, options["version"]))), ending="")
+
+    def _diff(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
+        before = _known(connection, options["before"])
+        after = _known(connection, options["after"])
+        for line in change_lines(changes(before, after)):
+            self.stdout.write(line)
+
+    def _history(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
+        tables = [
+            msgspec.json.decode(record.body_json, type=RateTable)
+            for record in stored.rate_tables(connection)
+        ]
+        for line in history_lines(history(tables, options["key"])):
+            self.stdout.write(line)
+
+    def _try(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
+        table = _known(connection, options["version"])
+        try:
+            period = days(options["first"], options["last"], parse_zone(options["zone"]))
+        except ValueError as problem:
+            raise CommandError(f"{problem}.") from None
+        found = tried(
+            table,
+            served(connection, period.start_us, period.end_us),
+            tuple(options["by"]),
+            regions=_regions(connection),
+        )
+        for line in trial_lines(found, table.currency):
+            self.stdout.write(line)
+
+    def _import(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
+        imported = _imported(options["format"], options["file"])
+        wanted = None if options["all"] else _pairs(options["price"])
+        try:
+            table = rate_table(
+                imported, version=options["named"], effective_from_us=0, names=wanted
+            )
+        except LookupError as problem:
+            raise CommandError(f"{problem.args[0]}; write a model as the table does.") from None
+        names = None if wanted is None else {imported.aliases.get(n, n) for n in wanted.values()}
+        left = [each for each in imported.left_out if names is None or each.key in names]
+        if options["left_out"] is not None:
+            with options["left_out"].open("w", newline="", encoding="utf-8") as file:
+                rows = csv.writer(file)
+                rows.writerow(("model", "field", "value", "why"))
+                rows.writerows((each.key, each.field, each.value, each.why) for each in left)
+        for each in left[:LEFT_OUT_SHOWN]:
+            self.stderr.write(f"left out: {each.key} {each.field} {each.value}: {each.why}")
+        if len(left) > LEFT_OUT_SHOWN:
+            self.stderr.write(f"and {len(left) - LEFT_OUT_SHOWN} more; --left-out lists them all")
+        tree = named(table)
+        tree.pop("effective_from_us", None)
+        self._perform(DraftRates(version=table.version, table=tree, note=options["note"]))
+
+    def _disagreements(self, options: dict[str, Any]) -> None:
+        tables = {
+            kind: _imported(kind, Path(path)) for kind, path in _pairs(options["tables"]).items()
+        }
+        self.stdout.write("provider,model,meter," + ",".join(tables))
+        for each in disagreements(tables, SystemClock().now_us()):
+            prices = [
+                units_text(each.prices[kind] * 10**6) if kind in each.prices else ""
+                for kind in tables
+            ]
+            self.stdout.write(",".join((each.provider, each.model, each.meter, *prices)))
+
+    def _publish(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
+        self._perform(
+            PublishRates(
+                version=options["version"],
+                based_on=options["based_on"],
+                reason=options["reason"],
+            )
+        )
+
+    def _perform(self, operation: Operation) -> None:
+        self.stdout.write(performed(settings.WEIGHBRIDGE_DB, operation, self.stderr).summary)
+
+
+def _known(connection: sqlite3.Connection, version: str) -> RateTable:
+    table = rates_of(connection, version)
+    if table is None:
+        raise CommandError(f"There is no rate table or draft {version!r}; see `rates list`.")
+    return table
+
+
+def _imported(kind: str, path: Path) -> Imported:
+    if kind not in READERS:
+        raise CommandError(f"{kind!r} is no format; there are {', '.join(FORMATS)}.")
+    try:
+        return READERS[kind](path.read_bytes())
+    except OSError as problem:
+        raise CommandError(f"{path} can't be read: {problem.strerror}.") from problem
+    except ValueError as problem:
+        raise CommandError(f"{path}: {problem}.") from problem
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    pairs = dict(each.split("=", 1) for each in given if "=" in each)
+    if len(pairs) < len(given):
+        raise CommandError("Write each as KEY=NAME, and each key once.")
+    return pairs
+
+
+def _regions(connection: sqlite3.Connection) -> dict[str, str]:
+    record = stored.current_policy(connection)
+    if record is None:
+        return {}
+    policy = msgspec.json.decode(record.body_json, type=RoutePolicy)
+    return {route.route_id: route.region for route in policy.routes}
+
+
+def _day(text: str) -> date:
+    return date.fromisoformat(text)

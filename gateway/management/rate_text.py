@@ -1,0 +1,111 @@
+"""Rate tables' differences, histories and trials as lines of text. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from gateway.fleet_file.named import instant
+from ledger.money import units_text
+from ledger.rate_changes import BASE, PriceChange, RateChange, Span, prices_of, share_text
+from ledger.rates import Rate, Window
+from ledger.what_if import Sums, Trial
+
+MICRO_PICO = 1_000_000
+
+
+def change_lines(found: Sequence[RateChange]) -> Iterator[str]:
+    """Each rate that differs, its prices per million units below it; else that nothing does."""
+    if not found:
+        yield "No price differs."
+    for change in found:
+        dated = "" if change.valid_from_us is None else f" from {_when(change.valid_from_us)}"
+        yield f"{change.label}{dated}: {change.kind}"
+        for price in change.prices:
+            yield f"  {_where(price.meter, price.over_input_tokens)}: {_moved(price)}"
+        for field, before, after in change.terms:
+            yield f"  {field}: {before} -> {after}"
+
+
+def history_lines(spans: Sequence[Span]) -> Iterator[str]:
+    """Each span with its rates, the oldest first."""
+    if not any(span.rates for span in spans):
+        yield "It never had a price."
+        return
+    for span in spans:
+        until = "" if span.until_us is None else f" until {_when(span.until_us)}"
+        yield f"{_when(span.from_us)}{until}  {span.version}"
+        if not span.rates:
+            yield "  no price"
+        for rate in span.rates:
+            yield f"  {_hours(rate.windows)}{_prices(rate)}"
+
+
+def trial_lines(trial: Trial, currency: str) -> Iterator[str]:
+    """The whole, then each group: requests, cost as it was, cost by the table, the difference."""
+    yield _sums_line("all", trial.whole, currency)
+    for values, sums in trial.groups:
+        yield _sums_line(" / ".join(value or "-" for value in values), sums, currency)
+    retried = trial.whole.retry_and_hedge_pico
+    if retried:
+        yield f"Retries and hedges, {units_text(retried)} {currency}, are left out on both sides."
+
+
+def _sums_line(label: str, sums: Sums, currency: str) -> str:
+    line = (
+        f"{label}: {sums.requests:,} requests, {units_text(sums.now_pico)} -> "
+        f"{units_text(sums.then_pico)} {currency}, difference {units_text(sums.difference_pico)}"
+    )
+    if sums.unpriced_now or sums.unpriced_then:
+        line += f"; unpriced {sums.unpriced_now:,} then, {sums.unpriced_then:,} by this table"
+    return line
+
+
+def _where(meter: str, over_input_tokens: int) -> str:
+    return meter if over_input_tokens == BASE else f"{meter} over {over_input_tokens:,} tokens"
+
+
+def _moved(price: PriceChange) -> str:
+    if price.before is None or price.after is None:
+        side = "new at" if price.before is None else "gone, was"
+        amount = price.after if price.before is None else price.before
+        return f"{side} {_price(price.meter, amount or 0)}"
+    before, after = _price(price.meter, price.before), _price(price.meter, price.after)
+    return f"{before} -> {after} ({share_text(price.share)})"
+
+
+def _prices(rate: Rate) -> str:
+    parts = [
+        f"{_where(meter, over)} {_price(meter, price)}"
+        for (over, meter), price in sorted(prices_of(rate).items())
+    ]
+    if rate.batch_multiplier_permille != 1000:
+        parts.append(f"batch x {rate.batch_multiplier_permille}/1000")
+    if rate.unpriced:
+        parts.append(f"unpriced: {', '.join(rate.unpriced)}")
+    return "; ".join(parts)
+
+
+def _price(meter: str, amount: int) -> str:
+    """Units for a million, of a request for one."""
+    return units_text(amount if meter == "request" else amount * MICRO_PICO)
+
+
+def _hours(windows: Sequence[Window]) -> str:
+    spans = [
+        f"{_clock(window.from_second)}-{_clock(window.to_second)} UTC{_offset(window)}"
+        for window in windows
+    ]
+    return f"{', '.join(spans)}: " if spans else ""
+
+
+def _clock(second: int) -> str:
+    return f"{second // 3600:02}:{second % 3600 // 60:02}:{second % 60:02}"
+
+
+def _offset(window: Window) -> str:
+    minutes = window.utc_offset_minutes
+    if not minutes:
+        return ""
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
+
+
+def _when(at_us: int) -> str:
+    return instant(at_us).isoformat(timespec="seconds")

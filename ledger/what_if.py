@@ -1,0 +1,154 @@
+"""What past traffic would have cost by another rate table (CST-5). Pure; exact, not estimated.
+
+Receipts are taken one by one and added up by group, so that a month takes no more memory than its
+groups. The cost of retries and hedges is left as it was, and shown apart: a receipt keeps its sum
+and not the usage behind it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from ledger.rate_lookup import Place, Unpriced, place_of, price
+from ledger.rates import RateTable, Usage, batch_priced
+from ledger.receipt_cost import read_meters
+
+GROUPS_LIMIT = 10_000
+OTHERS = "others"
+DAY_US = 86_400_000_000
+
+Group = Literal["tenant", "model", "route"]
+
+
+class Served(NamedTuple):
+    """The fields of a receipt that a rate table prices, in the order of `queries.what_if`."""
+
+    tenant_id: str
+    logical_model: str
+    route_id: str | None
+    identity_id: str | None
+    priority: str
+    accepted_at_us: int
+    rate_key: str | None
+    input_tokens: int
+    cached_input_tokens: int
+    output_tokens: int
+    usage_json: str | None
+    cost_total_pico: int
+    cost_retry_and_hedge_pico: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Sums:
+    """One group's requests and what they cost then and would cost, without retries and hedges.
+
+    `unpriced_now`, `unpriced_then`: requests that one of the tables has no price for; they add
+    nothing to its side, so the two sides compare only where both are zero.
+    """
+
+    requests: int = 0
+    now_pico: int = 0
+    then_pico: int = 0
+    retry_and_hedge_pico: int = 0
+    unpriced_now: int = 0
+    unpriced_then: int = 0
+
+    @property
+    def difference_pico(self) -> int:
+        return self.then_pico - self.now_pico
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The whole and its groups, the dearest difference first; `by` names a group's values."""
+
+    version: str
+    by: tuple[Group, ...]
+    whole: Sums
+    groups: tuple[tuple[tuple[str, ...], Sums], ...]
+
+
+@dataclass(slots=True)
+class _Adding:
+    groups: dict[tuple[str, ...], Sums] = field(default_factory=dict)
+    whole: Sums = field(default_factory=Sums)
+
+
+_VALUE: Mapping[Group, Callable[[Served], str]] = {
+    "tenant": lambda served: served.tenant_id,
+    "model": lambda served: served.logical_model,
+    "route": lambda served: served.route_id or "",
+}
+
+
+def tried(
+    table: RateTable,
+    receipts: Iterable[Served],
+    by: tuple[Group, ...] = ("model", "route"),
+    *,
+    regions: Mapping[str, str] | None = None,
+) -> Trial:
+    """What the receipts' requests cost, and what they would have cost by the table.
+
+    A table that takes effect later is tried as it will be: a request before then is priced on the
+    first day from then on, at its own time of day. `regions`: route_id -> region, for rates that
+    are for one. Groups beyond GROUPS_LIMIT are added up as `others`.
+    """
+    adding = _Adding()
+    values = [_VALUE[name] for name in by]
+    for served in receipts:
+        key = tuple([value(served) for value in values])
+        group = adding.groups.get(key)
+        if group is None:
+            if len(adding.groups) >= GROUPS_LIMIT:
+                key = (OTHERS,) * len(by)
+            group = adding.groups.setdefault(key, Sums())
+        now_pico = served.cost_total_pico - served.cost_retry_and_hedge_pico
+        then_pico = _cost(table, served, regions or {})
+        for sums in (group, adding.whole):
+            sums.requests += 1
+            sums.now_pico += now_pico
+            sums.retry_and_hedge_pico += served.cost_retry_and_hedge_pico
+            sums.unpriced_now += served.rate_key is None
+            if then_pico is None:
+                sums.unpriced_then += 1
+            else:
+                sums.then_pico += then_pico
+    ordered = sorted(
+        adding.groups.items(), key=lambda pair: (-abs(pair[1].difference_pico), pair[0])
+    )
+    return Trial(version=table.version, by=by, whole=adding.whole, groups=tuple(ordered))
+
+
+def as_if_in_effect(at_us: int, effective_from_us: int) -> int:
+    """The time itself; of an earlier one, its time of day on the first day that is in effect."""
+    if at_us >= effective_from_us:
+        return at_us
+    return at_us + -(-(effective_from_us - at_us) // DAY_US) * DAY_US
+
+
+def _cost(table: RateTable, served: Served, regions: Mapping[str, str]) -> int | None:
+    """What the table asks for one request; None where it has no price for it."""
+    keys = tuple(key for key in (served.route_id, served.identity_id) if key is not None)
+    priced = price(
+        table,
+        keys,
+        Usage(
+            input_tokens=served.input_tokens,
+            output_tokens=served.output_tokens,
+            cached_input_tokens=served.cached_input_tokens,
+            meters=read_meters(served.usage_json),
+        ),
+        batch=batch_priced(served.priority),
+        at_us=as_if_in_effect(served.accepted_at_us, table.effective_from_us),
+        place=_place(served, regions),
+    )
+    if isinstance(priced, Unpriced) or priced.unpriced:
+        return None
+    return priced.cost.total_pico
+
+
+def _place(served: Served, regions: Mapping[str, str]) -> Place:
+    """Where the request ran: as the rate says that priced it, and the route's region."""
+    provider, region, tier = place_of(served.rate_key)[1] if served.rate_key else ("", "", "")
+    return provider, regions.get(served.route_id or "", region), tier

@@ -1,0 +1,86 @@
+"""A receipt is held against its usage, its rate and the table in effect at its time (LED-2)."""
+
+import msgspec
+
+from ledger.rates import Rate, RateTable, Usage
+from ledger.receipt_cost import cost_fault, in_effect, meters_json, read_meters
+from tests import factories
+
+RATES = (
+    Rate(
+        key="route-a",
+        input_micro_per_mtok=2_000_000,
+        output_micro_per_mtok=8_000_000,
+        cached_input_micro_per_mtok=500_000,
+        meters=(("reasoning", 10_000_000),),
+    ),
+)
+
+
+def table(version, effective_from_us=0, rates=RATES):
+    return RateTable(
+        version=version, effective_from_us=effective_from_us, currency="units", rates=rates
+    )
+
+
+def tables(*each):
+    return {one.version: one for one in each}
+
+
+def test_further_meters_are_priced_again_from_the_receipt():
+    whole = tables(table("rates-1"))
+    sound = factories.receipt(
+        usage_json='{"reasoning":50}', usage_convention="openai-chat",
+        cost_output_pico=150 * 8_000_000, cost_other_pico=50 * 10_000_000,
+        cost_total_pico=2_000_000_000 + 1_200_000_000 + 500_000_000,
+    )  # fmt: skip
+    assert cost_fault(sound, whole) is None
+    wrong = msgspec.structs.replace(sound, cost_other_pico=1)
+    assert cost_fault(wrong, whole) == "further meters is 0.000000000001, computed 0.0005"
+    without = msgspec.structs.replace(sound, usage_json=None)
+    assert "output is 0.0012, computed 0.0016" in (cost_fault(without, whole) or "")
+
+
+def test_meters_that_can_not_be_read_are_a_fault_and_no_crash():
+    for text in ("{", '{"reasoning":"x"}', '{"typo":1}', '{"reasoning":1e400}'):
+        assert cost_fault(factories.receipt(usage_json=text), tables(table("rates-1"))) is not None
+
+
+def test_a_receipt_that_was_priced_by_a_table_not_in_effect_is_named():
+    """CST-1: the table in effect when the request was accepted prices it."""
+    later = tables(table("rates-1"), table("rates-2", factories.NOW_US))
+    assert cost_fault(factories.receipt(), later) == (
+        "it is priced by rates-1; in effect at its time was rates-2"
+    )
+    assert cost_fault(factories.receipt(accepted_at_us=factories.NOW_US - 1), later) is None
+    assert cost_fault(factories.receipt(rate_table_version="rates-2"), later) is None
+
+
+def test_of_two_tables_from_one_instant_the_one_published_later_is_in_effect():
+    both = tables(table("rates-1", 5), table("rates-2", 5), table("rates-3", 9))
+    assert [in_effect(both, at) for at in (4, 5, 8, 9)] == [None, "rates-2", "rates-2", "rates-3"]
+
+
+def test_a_dated_rate_is_looked_up_at_the_time_of_acceptance():
+    plain = RATES[0]
+    dated = tables(
+        table(
+            "rates-1",
+            rates=(
+                msgspec.structs.replace(plain, valid_to_us=factories.NOW_US),
+                msgspec.structs.replace(
+                    plain, valid_from_us=factories.NOW_US, input_micro_per_mtok=1
+                ),
+            ),
+        )
+    )
+    assert cost_fault(factories.receipt(accepted_at_us=factories.NOW_US - 1), dated) is None
+    assert "input is 0.002, computed 0.000000001" in (cost_fault(factories.receipt(), dated) or "")
+
+
+def test_meters_are_kept_in_one_form_without_zeros_and_read_back():
+    meters = (("reasoning", 3), ("cache_write_5m", 0), ("citation", 2))
+    assert meters_json(meters) == '{"citation":2,"reasoning":3}'
+    assert read_meters(meters_json(meters)) == (("citation", 2), ("reasoning", 3))
+    assert (meters_json(()), read_meters(None)) == (None, ())
+    assert Usage(input_tokens=1, output_tokens=1).meters == ()
