@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from gateway.providers.base import Call
@@ -152,6 +153,7 @@ class Answer:
             return Completed(
                 usage=usage,
                 usage_source=source,
+                usage_convention=self._convention(),
                 provider_request_id=self._provider_id,
                 timings=self._timings(),
                 finish_reason=finish_reason,
@@ -168,6 +170,7 @@ class Answer:
         return Failed(
             usage=usage,
             usage_source=source,
+            usage_convention=self._convention(),
             provider_request_id=self._provider_id,
             timings=self._timings(),
             reason=reason,
@@ -180,6 +183,7 @@ class Answer:
         return Unknown(
             usage=usage,
             usage_source=source,
+            usage_convention=self._convention(),
             provider_request_id=self._provider_id,
             timings=self._timings(),
             reason=reason,
@@ -201,6 +205,7 @@ class Answer:
         return Cancelled(
             usage=usage,
             usage_source=source,
+            usage_convention=self._convention(),
             provider_request_id=self._provider_id,
             timings=replace(self._timings(), cancel_ack_us=took_us),
             reason=reason,
@@ -243,11 +248,11 @@ class Answer:
         usage, _ = usage_of(self._running, **counted)
         # What came after the last running total is not in it.
         most = max(usage.output_tokens, self._deltas)
-        return Usage(
-            input_tokens=usage.input_tokens,
-            output_tokens=most,
-            cached_input_tokens=usage.cached_input_tokens,
-        ), "estimated"
+        return msgspec.structs.replace(usage, output_tokens=most), "estimated"
+
+    def _convention(self) -> str | None:
+        told = self._total or self._running
+        return told.convention if told is not None else None
 
     def _counted(self, count_text: CountText) -> tuple[Usage, UsageSource]:
         tokens = count_text("".join(self._texts))

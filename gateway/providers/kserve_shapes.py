@@ -22,10 +22,15 @@ from gateway.providers.said import (
     error_of,
     estimated_tokens,
     provider_id,
+    reported_by,
     temporary,
 )
 from gateway.providers.sse_reader import SseEvent
 from gateway.submission import Message
+from ledger.usage import convention_of
+
+TRITON = convention_of("triton-generate")
+_COUNTED = ("num_input_tokens", "num_output_tokens")
 
 
 def request_fields(call: Call, backend: Backend) -> dict[str, Any]:
@@ -69,8 +74,7 @@ class Reader:
 
     def __init__(self, counts: Counts | None) -> None:
         self._counts = counts
-        self._input_tokens: int | None = None
-        self._output_tokens: int | None = None
+        self._totals: dict[str, int] = {}
 
     def event(self, event: SseEvent) -> Said:
         """Return what one event of a stream says."""
@@ -112,14 +116,12 @@ class Reader:
         """Return the counts of the answer so far; None where the server doesn't tell them."""
         if self._counts is None:
             return None
-        given, made = count(body.get("num_input_tokens")), count(body.get("num_output_tokens"))
-        if given is not None:
-            self._input_tokens = given
-        if made is not None:
-            before = self._output_tokens or 0 if self._counts == "deltas" else 0
-            self._output_tokens = before + made
-        told = Reported(input_tokens=self._input_tokens, output_tokens=self._output_tokens)
-        return None if told == Reported() else told
+        for name in _COUNTED:
+            told = count(body.get(name))
+            if told is not None:
+                adds = self._counts == "deltas" and name == "num_output_tokens"
+                self._totals[name] = told + (self._totals.get(name, 0) if adds else 0)
+        return reported_by(TRITON, self._totals)
 
 
 def _finish(body: dict[str, Any]) -> str | None:

@@ -15,6 +15,7 @@ from gateway.providers.openai_request import request_fields
 from gateway.providers.openai_shapes import read_event
 from gateway.providers.openai_status import chat_outcome, response_outcome
 from gateway.providers.outcomes import Outcome
+from ledger.usage import convention_of
 
 __all__ = ["OpenAIProvider", "Patience"]
 
@@ -28,11 +29,11 @@ class OpenAIProvider(HttpProvider[Backend]):
         return backend_of(route, allow_link_local=self._allow_link_local)
 
     def _exchange(self, call: Call, backend: Backend) -> Exchange:
-        fields = request_fields(call, backend)
+        fields, convention = request_fields(call, backend), convention_of(backend.usage)
         return Exchange(
             content=orjson.dumps(fields),
             optional=OPTIONAL.intersection(fields),
-            read=read_event,
+            read=lambda event: read_event(event, convention),
             answer=Answer(call),
             # Where the backend can be asked, it is asked by the id in the body.
             named_by_header=backend.asks is None,
@@ -50,4 +51,6 @@ class OpenAIProvider(HttpProvider[Backend]):
                 assert_never(never)
 
     def _told(self, body: bytes, backend: Backend) -> Outcome | None:
-        return chat_outcome(body) if backend.asks == "chat" else response_outcome(body)
+        if backend.asks == "responses":
+            return response_outcome(body)
+        return chat_outcome(body, convention_of(backend.usage))

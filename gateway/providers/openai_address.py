@@ -10,7 +10,8 @@ cancel that nobody acknowledges is an unknown. `kv_tokens` declares the backend'
 the backend's /metrics are read, without it the route has no snapshot and stays conservative.
 `asks` declares that it can be asked what became of a request (PRV-3): `chat` by GET
 /chat/completions/ID, for which each request is sent with `store`, `responses` by GET
-/responses/ID. `output_cap` is the name under which the backend takes the output cap.
+/responses/ID. `output_cap` is the name under which the backend takes the output cap, `usage` the
+convention by which it counts (CST-6).
 """
 
 from dataclasses import dataclass
@@ -23,13 +24,14 @@ from gateway.providers.http_exchange import HttpBackend
 
 __all__ = ["Backend", "BadAddress", "backend_of"]
 
-SETTINGS = ("model", "key_env", "close_cancels", "kv_tokens", "asks", "output_cap")
+SETTINGS = ("model", "key_env", "close_cancels", "kv_tokens", "asks", "output_cap", "usage")
 NOT_CARRIED = frozenset({"vision"})
 """Capabilities that a call does not carry to the backend."""
 
 Asks = Literal["chat", "responses"]
 OutputCap = Literal["max_tokens", "max_completion_tokens"]
 _ASKS = ("chat", "responses")
+_CONVENTIONS = ("openai-chat", "xai-chat", "perplexity-chat")
 _OUTPUT_CAPS = ("max_tokens", "max_completion_tokens")
 
 
@@ -41,6 +43,7 @@ class Backend(HttpBackend):
     model: str
     asks: Asks | None = None
     output_cap: OutputCap = "max_tokens"
+    usage: str = "openai-chat"
 
 
 def backend_of(route: Route, *, allow_link_local: bool = False) -> Backend:
@@ -65,4 +68,5 @@ def backend_of(route: Route, *, allow_link_local: bool = False) -> Backend:
         kv_tokens=address.kv_tokens(route, settings.get("kv_tokens")),
         asks=cast(Asks | None, address.choice(route, "asks", settings.get("asks"), _ASKS)),
         output_cap=cast(OutputCap, cap or "max_tokens"),
+        usage=address.choice(route, "usage", settings.get("usage"), _CONVENTIONS) or "openai-chat",
     )

@@ -12,25 +12,26 @@ from gateway.providers.said import (
     Chunk,
     Done,
     Garbage,
-    Reported,
     Said,
     StreamError,
-    count,
     error_of,
     estimated_tokens,
     provider_id,
+    reported_by,
     temporary,
 )
 from gateway.providers.sse_reader import SseEvent
 from gateway.submission import ToolCallPiece
+from ledger.usage import Convention, convention_of
 
 DONE = b"[DONE]"
+CHAT = convention_of("openai-chat")
 TOOL_CALLS_LIMIT = 128
 NAME_LIMIT_CHARS = 256  # of a called function, and of a call's id
 
 
-def read_event(event: SseEvent) -> Said:
-    """Return what one event says. An event named `error` is an error whatever its data is."""
+def read_event(event: SseEvent, convention: Convention = CHAT) -> Said:
+    """Return what one event says; its usage by a convention. One named `error` is an error."""
     if event.data.strip() == DONE:
         return Done()
     try:
@@ -44,10 +45,10 @@ def read_event(event: SseEvent) -> Said:
         error = body
     if error is not None:
         return StreamError(temporary=temporary(error))
-    return read_chunk(body)
+    return read_chunk(body, convention)
 
 
-def read_chunk(body: dict[str, Any]) -> Chunk | Garbage:
+def read_chunk(body: dict[str, Any], convention: Convention = CHAT) -> Chunk | Garbage:
     """Return what a chunk, or a whole chat completion, says. Only the first choice is ours."""
     choices = [choice for choice in _list(body.get("choices")) if isinstance(choice, dict)]
     choice = next((choice for choice in choices if choice.get("index", 0) == 0), {})
@@ -68,27 +69,11 @@ def read_chunk(body: dict[str, Any]) -> Chunk | Garbage:
         text=text,
         deltas=_whole_tokens(text, pieces) if whole else int(bool(text) or unseen),
         finish_reason=finish if isinstance(finish, str) and finish else None,
-        reported=reported(body.get("usage")),
+        reported=reported_by(convention, body),
         choices=len(choices),
         tool_calls=pieces,
         logprobs_json=_logprobs(choice.get("logprobs")),
     )
-
-
-def reported(usage: object) -> Reported | None:
-    """Return the counts of a `usage` object; None where it has none."""
-    if not isinstance(usage, dict):
-        return None
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    if cached is None:
-        cached = usage.get("prompt_cache_hit_tokens")  # DeepSeek's name; inside the input too
-    told = Reported(
-        input_tokens=count(usage.get("prompt_tokens")),
-        output_tokens=count(usage.get("completion_tokens")),
-        cached_input_tokens=count(cached),
-    )
-    return None if told == Reported() else told
 
 
 def _tool_calls(given: Sequence[Any]) -> tuple[ToolCallPiece, ...] | None:

@@ -4,6 +4,7 @@ Only an end that it states is one: a request that still runs, that it doesn't kn
 gives no counts stays an unknown. The text of the answer is not looked at.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -16,20 +17,22 @@ from gateway.providers.said import (
     NOT_FINISHED,
     Chunk,
     Reported,
-    count,
     provider_id,
+    reported_by,
     usage_of,
 )
 from ledger.rates import Usage
+from ledger.usage import Convention, convention_of
 
+RESPONSES = convention_of("openai-responses")
 SAID_FAILED = "PROVIDER_SAID_FAILED"
 SAID_CANCELLED = "PROVIDER_SAID_CANCELLED"
 
 
-def chat_outcome(body: bytes) -> Outcome | None:
+def chat_outcome(body: bytes, convention: Convention) -> Outcome | None:
     """Return the end of a stored chat completion; None where it has no finish or no usage."""
     told = _object(body)
-    chunk = None if told is None else read_chunk(told)
+    chunk = None if told is None else read_chunk(told, convention)
     if not isinstance(chunk, Chunk) or chunk.finish_reason is None:
         return None
     usage = _complete(chunk.reported)
@@ -37,46 +40,40 @@ def chat_outcome(body: bytes) -> Outcome | None:
         return None
     finish = FINISHED.get(chunk.finish_reason)
     if finish is None:
-        reason = NOT_FINISHED.get(chunk.finish_reason, FINISH_UNKNOWN)
-        return Failed(usage=usage, provider_request_id=chunk.provider_id, reason=reason)
-    return Completed(usage=usage, provider_request_id=chunk.provider_id, finish_reason=finish)
+        end: Outcome = Failed(
+            usage=usage, reason=NOT_FINISHED.get(chunk.finish_reason, FINISH_UNKNOWN)
+        )
+    else:
+        end = Completed(usage=usage, finish_reason=finish)
+    return replace(end, usage_convention=convention.name, provider_request_id=chunk.provider_id)
 
 
 def response_outcome(body: bytes) -> Outcome | None:
     """Return the end of a response by its `status`; None of one in progress or without usage."""
     told = _object(body)
-    if told is None or told.get("status") not in ("completed", "incomplete", "failed", "cancelled"):
+    usage = None if told is None else _complete(reported_by(RESPONSES, told))
+    end = None if told is None or usage is None else _response_end(told, usage)
+    if told is None or end is None:
         return None
-    usage, named = _complete(_response_usage(told.get("usage"))), provider_id(told.get("id"))
-    if usage is None:
-        return None  # nothing says what it used, so it stays open
-    if told["status"] == "failed":
-        return Failed(usage=usage, provider_request_id=named, reason=SAID_FAILED)
-    if told["status"] == "cancelled":
-        return Cancelled(usage=usage, provider_request_id=named, reason=SAID_CANCELLED)
+    named = provider_id(told.get("id"))
+    return replace(end, usage_convention=RESPONSES.name, provider_request_id=named)
+
+
+def _response_end(told: dict[str, Any], usage: Usage) -> Outcome | None:
     details = told.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
-    if told["status"] == "incomplete" and reason != "max_output_tokens":
-        code = NOT_FINISHED.get(str(reason), FINISH_UNKNOWN)
-        return Failed(usage=usage, provider_request_id=named, reason=code)
-    return Completed(
-        usage=usage,
-        provider_request_id=named,
-        finish_reason="length" if told["status"] == "incomplete" else "stop",
-    )
-
-
-def _response_usage(usage: object) -> Reported | None:
-    if not isinstance(usage, dict):
-        return None
-    details = usage.get("input_tokens_details")
-    return Reported(
-        input_tokens=count(usage.get("input_tokens")),
-        output_tokens=count(usage.get("output_tokens")),
-        cached_input_tokens=count(details.get("cached_tokens"))
-        if isinstance(details, dict)
-        else None,
-    )
+    match told.get("status"):
+        case "completed":
+            return Completed(usage=usage, finish_reason="stop")
+        case "incomplete" if reason == "max_output_tokens":
+            return Completed(usage=usage, finish_reason="length")
+        case "incomplete":
+            return Failed(usage=usage, reason=NOT_FINISHED.get(str(reason), FINISH_UNKNOWN))
+        case "failed":
+            return Failed(usage=usage, reason=SAID_FAILED)
+        case "cancelled":
+            return Cancelled(usage=usage, reason=SAID_CANCELLED)
+    return None
 
 
 def _complete(told: Reported | None) -> Usage | None:

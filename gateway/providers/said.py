@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gateway.submission import ToolCallPiece
-from ledger.rates import Usage
+from ledger.rates import Meters, Usage
+from ledger.usage import Convention, normalise
 
 REPORTED_TOKENS_LIMIT = 100_000_000
 """A count above it is no count: it is treated as missing."""
@@ -45,11 +46,16 @@ _ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """Usage as a server reported it; None: that count is missing or no count."""
+    """Usage as a server reported it; None: that count is missing or no count.
+
+    `convention` is how it counts (ledger.usage), `meters` are further counts inside these three.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_input_tokens: int | None = None
+    meters: Meters = ()
+    convention: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +138,24 @@ def count(value: object) -> int | None:
     return value if 0 <= value <= REPORTED_TOKENS_LIMIT else None
 
 
+def reported_by(convention: Convention, body: dict[str, Any]) -> Reported | None:
+    """Return the counts that a body reports, read by a convention; None where it has none."""
+    told = normalise(convention, body)
+    if told is None:
+        return None
+    usage = told.usage
+    given = None if "input" in told.doubts else count(usage.input_tokens)
+    made = None if "output" in told.doubts else count(usage.output_tokens)
+    whole = given is not None and made is not None
+    return Reported(
+        input_tokens=given,
+        output_tokens=made,
+        cached_input_tokens=usage.cached_input_tokens,
+        meters=usage.meters if whole else (),
+        convention=told.convention,
+    )
+
+
 def usage_of(
     reported: Reported | None, *, input_tokens: int, deltas: int
 ) -> tuple[Usage, Literal["provider", "estimated"]]:
@@ -147,5 +171,6 @@ def usage_of(
         input_tokens=used_input,
         output_tokens=deltas if told.output_tokens is None else told.output_tokens,
         cached_input_tokens=min(used_input, told.cached_input_tokens or 0),
+        meters=told.meters,
     )
     return usage, "provider" if complete else "estimated"

@@ -220,6 +220,12 @@ _ALL = (
         reasoning_inside=False,
         stream="running",
     ),
+    Convention(
+        name="triton-generate",  # its stream's deltas are added up as they come
+        roots=((),),
+        input="num_input_tokens",
+        output="num_output_tokens",
+    ),
 )
 
 CONVENTIONS: Mapping[str, Convention] = {each.name: each for each in _ALL}

@@ -57,7 +57,9 @@ def test_reasoning_and_tool_calls_count_as_output_and_are_no_text(name):
 
 def test_usage_comes_in_its_own_chunk_in_the_finish_chunk_or_not_at_all():
     usage = {"prompt_tokens": 9, "completion_tokens": 4}
-    reported = Reported(input_tokens=9, output_tokens=4)
+    reported = Reported(
+        input_tokens=9, output_tokens=4, cached_input_tokens=0, convention="openai-chat"
+    )
     own = said({"choices": [], "usage": usage})
     assert (own.reported, own.choices) == (reported, 0)
     assert chunk({}, "stop", usage=usage).reported == reported
