@@ -82,15 +82,14 @@ class OpenWork:
         settled: dict[str, Settlement] = {}
         posted: list[tuple[str, Settlement]] = []
         for record, place in rows:
-            kind = type(record)
-            if kind is RouteDecision:
+            if isinstance(record, RouteDecision):
                 requests[record.request_id] = place.seq
-            elif kind is Receipt:
+            elif isinstance(record, Receipt):
                 if requests.pop(record.request_id, None) is None and record.revision == 0:
                     ended.append(record.request_id)
-            elif kind is Reservation:
+            elif isinstance(record, Reservation):
                 holds[record.reservation_id] = (place.seq, record.tenant_id, record.cost_pico)
-            elif kind is Settlement:
+            elif isinstance(record, Settlement):
                 hold = holds.pop(record.reservation_id, None)
                 if hold is None:
                     settled[record.reservation_id] = record

@@ -5,9 +5,9 @@ together or not at all, and the head in memory moves only when it is durable.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from ledger.chain import BadHead, Builder, Head
 from ledger.errors import LedgerDamaged, LedgerNotReady, LedgerUnavailable, RecordRefused
@@ -31,7 +31,7 @@ Outcome = tuple[Appended, ...] | RecordRefused
 # drops an AttributeError inside when there is none: a microsecond for nothing. These are the
 # identity, in C; they are shared by every connection of the process and change nothing.
 sqlite3.register_adapter(bytes, bytes)
-sqlite3.register_adapter(type(None), {}.get)
+sqlite3.register_adapter(type(None), cast("Callable[[None], None]", dict[None, None]().get))
 
 
 class Projection(Protocol):

@@ -35,15 +35,19 @@ def migrate_ledger(path: Path) -> None:
     )
 
 
+def without_log(path: Path) -> None:
+    """Makes it one file, without a log beside it, that can be copied; its journal stays a WAL."""
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
 @pytest.fixture(scope="session")
 def ledger_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A freshly migrated ledger file, to be copied and never opened for writing."""
     path = tmp_path_factory.mktemp("template") / "ledger.sqlite3"
     migrate_ledger(path)
-    # One file, without a log beside it, can be copied; its journal mode stays WAL.
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
+    without_log(path)
     return path
 
 

@@ -191,7 +191,7 @@ def rows_beyond_and_within(connection: sqlite3.Connection, size: int) -> tuple[i
     return sum(count for count, _ in counts), max(last for _, last in counts)
 
 
-def _count(connection: sqlite3.Connection, record_type: type[Record], size: int) -> Found:
+def _count(connection: sqlite3.Connection, record_type: type[Record], size: int) -> tuple[int, int]:
     sql = (
         f"SELECT (SELECT count(*) FROM {record_type.TABLE} WHERE seq <= ?), "  # noqa: S608
         f"(SELECT coalesce(max(seq), 0) FROM {record_type.TABLE})"
