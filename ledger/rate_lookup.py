@@ -112,10 +112,11 @@ def holds_at(rate: Rate, at_us: int | None) -> bool:
 
 def rate_of(table: RateTable, label: str, at_us: int | None = None) -> Rate | None:
     """The rate with exactly this label that holds at a time, with no guessing by prefix."""
-    found = prepared(table).by_label.get(label)
-    if found is None:
-        return None
-    return _first_that_holds(found, at_us)
+    known = prepared(table)
+    plain = known.plain.get(label)
+    if plain is not None:
+        return plain
+    return _first_that_holds(known.by_label.get(label, ()), at_us)
 
 
 def select(
@@ -160,9 +161,13 @@ def price(
     Callers pass route_id, then identity_id: a route's own price wins over its model's. `at_us` is
     when the request was accepted. A batch is of the tier `batch`, whatever the place says.
     """
+    plain = prepared(table).plain
     if batch:
         place = (place[0], place[1], BATCH_TIER)
     for key in keys:
+        if key in plain and not usage.meters and place[2] in ("", BATCH_TIER):  # the usual case
+            rate = plain[key]
+            return Priced(key=key, rate=rate, cost=cost_of(rate, usage, batch=batch))
         rate = select(table, key, at_us=at_us, place=place)
         if rate is not None:
             missing = unpriced_meters(rate, usage) if rate.unpriced or usage.meters else ()

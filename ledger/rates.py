@@ -132,6 +132,13 @@ def cost_of(rate: Rate, usage: Usage, *, batch: bool = False) -> Cost:
     if outputs < 0 or not 0 <= cached <= usage.input_tokens:
         raise ValueError(f"can't price {usage}: need 0 <= cached <= input and 0 <= output")
     permille = rate.batch_multiplier_permille if batch else 1000
+    if permille == 1000 and not rate.tiers and not usage.meters:  # as below, and a fifth the time
+        return Cost(
+            input_pico=(usage.input_tokens - cached) * rate.input_micro_per_mtok,
+            cached_input_pico=cached * rate.cached_input_micro_per_mtok,
+            output_pico=outputs * rate.output_micro_per_mtok,
+            fixed_pico=rate.fixed_pico,
+        )
     bands = _bands(rate)
     reached = _reached(rate, bands, usage.input_tokens)
     fresh, other_pico, own_input = usage.input_tokens - cached, 0, 0

@@ -101,24 +101,40 @@ def cost_fault(receipt: Receipt | Charged, tables: Mapping[str, RateTable]) -> s
     due = in_effect(tables, receipt.accepted_at_us)
     if receipt.rate_key is not None and due != receipt.rate_table_version:
         return f"it is priced by {receipt.rate_table_version}; in effect at its time was {due}"
-    pairs = (
-        ("input", receipt.cost_input_pico, expected.input_pico),
-        ("cached input", receipt.cost_cached_input_pico, expected.cached_input_pico),
-        ("output", receipt.cost_output_pico, expected.output_pico),
-        ("fixed", receipt.cost_fixed_pico, expected.fixed_pico),
-        ("further meters", receipt.cost_other_pico or 0, expected.other_pico),
-        (
-            "total",
-            receipt.cost_total_pico,
-            expected.total_pico + receipt.cost_retry_and_hedge_pico,
-        ),
-    )
-    wrong = [
+    if _recorded(receipt) == _computed(receipt, expected):
+        return None
+    return "; ".join(
         f"{name} is {units_text(recorded)}, computed {units_text(computed)}"
-        for name, recorded, computed in pairs
+        for name, recorded, computed in zip(
+            _COMPONENTS, _recorded(receipt), _computed(receipt, expected), strict=True
+        )
         if recorded != computed
-    ]
-    return "; ".join(wrong) or None
+    )
+
+
+_COMPONENTS = ("input", "cached input", "output", "fixed", "further meters", "total")
+
+
+def _recorded(receipt: Receipt | Charged) -> tuple[int, ...]:
+    return (
+        receipt.cost_input_pico,
+        receipt.cost_cached_input_pico,
+        receipt.cost_output_pico,
+        receipt.cost_fixed_pico,
+        receipt.cost_other_pico or 0,
+        receipt.cost_total_pico,
+    )
+
+
+def _computed(receipt: Receipt | Charged, cost: Cost) -> tuple[int, ...]:
+    return (
+        cost.input_pico,
+        cost.cached_input_pico,
+        cost.output_pico,
+        cost.fixed_pico,
+        cost.other_pico,
+        cost.total_pico + receipt.cost_retry_and_hedge_pico,
+    )
 
 
 class _Memory:

@@ -1,0 +1,117 @@
+"""`manage.py rates`: reading, trying, importing into a draft (CST-5, CST-7)."""
+
+import json
+from io import StringIO
+
+import msgspec
+import pytest
+from django.core.management import CommandError, call_command
+
+from ledger.queries.drafts import draft
+from ledger.rates import Rate, RateTable
+from ledger.reading import connect_read_only
+from ledger.store import Store
+from tests import factories
+from tests.factories import NOW_US
+
+LATER = msgspec.structs.replace(
+    factories.RATE_TABLE,
+    version="rates-2",
+    effective_from_us=NOW_US + 10**12,
+    rates=(msgspec.structs.replace(factories.RATE_TABLE.rates[0], input_micro_per_mtok=3_000_000),),
+)
+
+
+@pytest.fixture
+def priced(ledger_path, settings):
+    settings.WEIGHBRIDGE_DB = ledger_path
+    with Store.open(ledger_path) as store:
+        store.append(
+            [
+                factories.rate_table(),
+                factories.rate_table(LATER),
+                *(factories.receipt(number) for number in range(1, 11)),
+            ]
+        ).result()
+    return ledger_path
+
+
+def run(*arguments):
+    out, err = StringIO(), StringIO()
+    call_command("rates", *arguments, stdout=out, stderr=err)
+    return out.getvalue(), err.getvalue()
+
+
+def test_a_difference_is_shown_price_by_price_in_percent(priced):
+    assert run("diff", "rates-1", "rates-2")[0] == ("route-a: changed\n  input: 2 -> 3 (+50 %)\n")
+    assert run("diff", "rates-1", "rates-1")[0] == "No price differs.\n"
+
+
+def test_a_history_says_what_a_key_has_cost_and_since_when(priced):
+    assert run("history", "route-a")[0] == (
+        "1970-01-01T00:00:00+00:00 until 2025-12-06T05:46:40+00:00  rates-1\n"
+        "  cached_input 0.5; input 2; output 8\n"
+        "2025-12-06T05:46:40+00:00  rates-2\n"
+        "  cached_input 0.5; input 3; output 8\n"
+    )
+    assert run("history", "route")[0] == "It never had a price.\n"
+
+
+def test_a_table_is_tried_on_past_traffic(priced):
+    out, _ = run("try", "rates-2", "--first", "2025-11-24", "--last", "2025-11-24", "--by", "route")
+    assert out == (
+        "all: 10 requests, 0.036 -> 0.046 units, difference 0.01\n"
+        "route-a: 10 requests, 0.036 -> 0.046 units, difference 0.01\n"
+    )
+
+
+def test_a_public_table_becomes_a_draft_of_exactly_the_models_named(priced, tmp_path):
+    public = tmp_path / "prices.json"
+    entry = {"input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06, "cost_per_second": 1}
+    public.write_text(json.dumps({"acme/m": entry, "acme/other": entry}))
+    out, err = run(
+        "import", "litellm", str(public), "--version", "rates-3", "--price", "route-a=acme/m"
+    )
+    assert out == "Kept revision 1 of the draft rates-3.\n"
+    assert err == "left out: acme/m cost_per_second 1: no such meter\n"
+    connection = connect_read_only(priced)
+    kept = draft(connection, "rate_table", "rates-3")
+    connection.close()
+    assert kept is not None
+    assert msgspec.json.decode(kept.body_json, type=RateTable).rates == (
+        Rate(
+            key="route-a",
+            input_micro_per_mtok=1_000_000,
+            output_micro_per_mtok=2_000_000,
+            cached_input_micro_per_mtok=1_000_000,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("show", "rates-9"), "no rate table or draft 'rates-9'"),
+        (("disagreements", "csv=x"), "no format"),
+        (("disagreements", "genai=/nowhere/at/all"), "can't be read"),
+        (
+            ("try", "rates-2", "--first", "2025-11-24", "--last", "2025-11-24", "--zone", "x"),
+            "zone",
+        ),
+    ],
+)
+def test_what_can_not_be_done_says_so(priced, arguments, said):
+    with pytest.raises(CommandError, match=said):
+        run(*arguments)
+
+
+def test_a_name_that_is_only_the_beginning_of_a_model_is_refused_and_nothing_is_kept(
+    priced, tmp_path
+):
+    public = tmp_path / "prices.json"
+    public.write_text(json.dumps({"acme/m-1": {"input_cost_per_token": 1e-06}}))
+    with pytest.raises(CommandError, match="no price of exactly acme/m"):
+        run("import", "litellm", str(public), "--version", "v", "--price", "route-a=acme/m")
+    connection = connect_read_only(priced)
+    assert draft(connection, "rate_table", "v") is None
+    connection.close()

@@ -1,0 +1,117 @@
+"""A rate table tried on past traffic, exactly and in bounded memory (CST-5)."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.queries.what_if import served
+from ledger.rates import Rate, RateTable
+from ledger.reading import connect_read_only
+from ledger.what_if import DAY_US, GROUPS_LIMIT, OTHERS, Served, as_if_in_effect, tried
+from tests import factories
+from tests.factories import NOW_US
+
+
+def table(input_units=3, output_units=8, **overrides):
+    rate = Rate(
+        key="route-a",
+        input_micro_per_mtok=input_units * 1_000_000,
+        output_micro_per_mtok=output_units * 1_000_000,
+        cached_input_micro_per_mtok=500_000,
+        **overrides,
+    )
+    return RateTable(version="rates-2", effective_from_us=0, currency="units", rates=(rate,))
+
+
+def read(path, since_us=0, until_us=NOW_US + 10**9, **options):
+    connection = connect_read_only(path)
+    found = list(served(connection, since_us, until_us, **options))
+    connection.close()
+    return found
+
+
+def test_past_traffic_is_priced_by_the_table_and_compared_to_the_pico_unit(store, ledger_path):
+    store.append(
+        [
+            *(factories.receipt(number) for number in range(1, 1_001)),
+            factories.receipt(1_001, tenant_id="other", route_id="route-b", identity_id="mid_b"),
+            factories.rejected_receipt(1_002),
+        ]
+    ).result()
+    trial = tried(table(), read(ledger_path), ("tenant", "route"))
+    (first, acme), (second, other) = trial.groups
+    assert (first, second) == (("acme", "route-a"), ("other", "route-b"))
+    assert (acme.requests, acme.now_pico, acme.then_pico) == (
+        1_000, 3_600_000_000_000, 4_600_000_000_000
+    )  # fmt: skip
+    assert (other.now_pico, other.then_pico, other.unpriced_then) == (3_600_000_000, 0, 1)
+    assert trial.whole.requests == 1_001
+
+
+def test_the_period_is_half_open_and_every_page_size_reads_each_receipt_once(store, ledger_path):
+    same_time = [factories.receipt(number, accepted_at_us=NOW_US) for number in range(1, 8)]
+    store.append([*same_time, factories.receipt(9, accepted_at_us=NOW_US + 1)]).result()
+    for page_rows in (1, 2, 3, 7, 8, 100):
+        assert len(read(ledger_path, NOW_US, NOW_US + 1, page_rows=page_rows)) == 7
+        assert len(read(ledger_path, NOW_US, NOW_US + 2, page_rows=page_rows)) == 8
+    assert read(ledger_path, NOW_US + 2) == []
+
+
+def test_a_resolved_unknown_counts_once_as_what_it_was_resolved_to(store, ledger_path):
+    store.append([factories.receipt(1, status="unknown", output_tokens=0)]).result()
+    before = read(ledger_path)
+    (filed,) = store.append([factories.receipt(2)]).result()
+    store.append([factories.receipt(1, revision=1, resolves_hash=filed.entry_hash)]).result()
+    assert [one.output_tokens for one in before] == [0]
+    assert sorted(one.output_tokens for one in read(ledger_path)) == [200, 200]
+
+
+def row(**overrides):
+    record = factories.receipt(**overrides)
+    return Served(*[getattr(record, name) for name in Served._fields])
+
+
+def test_batches_and_further_meters_are_priced_as_on_the_receipt():
+    batch = row(priority="batch", usage_json='{"reasoning":50}')
+    trial = tried(
+        table(batch_multiplier_permille=500, meters=(("reasoning", 10_000_000),)), [batch]
+    )
+    assert trial.whole.then_pico == (3_000_000_000 + 150 * 8_000_000 + 50 * 10_000_000) // 2
+
+
+def test_what_was_unpriced_and_what_would_be_are_counted_and_never_zero_in_silence():
+    trial = tried(table(unpriced=("output",)), [row(rate_key=None, cost_total_pico=0), row()])
+    assert (trial.whole.unpriced_now, trial.whole.unpriced_then) == (1, 2)
+
+
+def test_retries_are_left_out_on_both_sides_and_shown():
+    paid = row(cost_retry_and_hedge_pico=5, cost_total_pico=3_600_000_005)
+    whole = tried(table(2, 8), [paid]).whole
+    assert (whole.now_pico, whole.then_pico, whole.retry_and_hedge_pico) == (
+        3_600_000_000, 3_600_000_000, 5
+    )  # fmt: skip
+
+
+def test_a_rate_for_a_region_is_tried_where_the_route_is():
+    both = msgspec.structs.replace(
+        table(), rates=(*table(2).rates, *table(9, region="eu-west").rates)
+    )
+    here = tried(both, [row()], regions={"route-a": "eu-west"}).whole
+    there = tried(both, [row()], regions={"route-a": "us-east"}).whole
+    assert (here.then_pico, there.then_pico) == (10_600_000_000, 3_600_000_000)
+
+
+def test_groups_beyond_the_limit_are_added_up_as_others():
+    rows = [row(tenant_id=f"t{number}") for number in range(GROUPS_LIMIT + 3)]
+    trial = tried(table(), rows, ("tenant",))
+    assert len(trial.groups) == GROUPS_LIMIT + 1
+    assert dict(trial.groups)[(OTHERS,)].requests == 3
+    assert sum(sums.then_pico for _, sums in trial.groups) == trial.whole.then_pico
+
+
+@given(st.integers(0, 10**18), st.integers(0, 10**18))
+def test_a_table_of_later_is_tried_at_the_same_time_of_day(at_us, effective_from_us):
+    moved = as_if_in_effect(at_us, effective_from_us)
+    assert moved % DAY_US == at_us % DAY_US
+    assert moved >= max(at_us, effective_from_us)
+    assert moved == at_us or moved < effective_from_us + DAY_US
