@@ -1,0 +1,365 @@
+"""Invoices imported, compared, signed and closed, each write whole or refused (REC-1..3)."""
+
+import contextlib
+import hashlib
+import io
+import json
+import sqlite3
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gateway.operations.base import Actor
+from gateway.operations.reconciliation import (
+    ImportInvoice,
+    LockPeriod,
+    Reconcile,
+    RecordCurrencyRate,
+    SignReconciliation,
+)
+from gateway.operations.registry import read
+from ledger.queries import invoices as reports
+from ledger.queries import reconciliation as stored
+from ledger.reading import connect_read_only
+from ledger.reconcile import running
+from ledger.reconcile.exports import rows, write_csv, write_sqlite
+from ledger.reconcile.values import Plan
+from ledger.records import InvoiceLine
+from tests import factories
+from tests.gateway.operations.books import (
+    ANN,
+    BOB,
+    DAY_US,
+    NOW_US,
+    OCTOBER_US,
+    PLAN,
+    START_US,
+    append,
+    costs,
+    movements,
+    perform,
+    refused,
+    reported,
+    request,
+    usual,
+)
+
+WHOLE_MONTH = [(day, usual(1) if day < 2 else []) for day in range(30)]
+
+
+@pytest.fixture
+def books(ledger_path: Path) -> Path:
+    """Two real requests in September, one a day, and a simulated one."""
+    append(ledger_path, request(1, START_US + 1))
+    append(ledger_path, request(2, START_US + DAY_US + 1))
+    append(ledger_path, request(3, START_US + 2, kind="simulator"))
+    return ledger_path
+
+
+def compare(period: str = "2026-09", plan: Plan = PLAN, **options: str) -> Reconcile:
+    return Reconcile(provider="openai", period=period, matching=plan, **options)
+
+
+def lines(path: Path) -> list[InvoiceLine]:
+    with contextlib.closing(connect_read_only(path)) as connection:
+        return list(reports.lines_of_period(connection, "openai", 0, 2**62, 2**62))
+
+
+def test_a_report_imported_twice_adds_no_row(books):
+    """REC-1: idempotent by file hash."""
+    content = costs(*WHOLE_MONTH)
+    done = perform(books, ImportInvoice(files=(content,)))
+    assert done.after["new_lines"] == 4
+    assert done.after["totals"] == {"USD": "0.0072"}
+    again = refused(books, ImportInvoice(files=(content,)), BOB)
+    assert again.code == "IMPORTED_BEFORE"
+    assert done.subject in again.message
+
+
+def test_a_later_export_adds_what_is_new_and_revises_what_changed(books):
+    """REC-1: idempotent by line id; a changed amount is a new revision, in force at once."""
+    perform(books, ImportInvoice(files=(costs((0, usual(1))),)))
+    changed = [("gpt-5, input", 0.0025, 1_000), usual(1)[1]]
+    done = perform(books, ImportInvoice(files=(costs((0, changed), (1, usual(1))),)))
+    assert done.after["new_lines"] == 3
+    found = lines(books)
+    assert len(found) == 4
+    assert [(one.revision, one.amount) for one in found if one.revision] == [(1, "0.0025")]
+    same = costs((1, usual(1)), (0, changed))  # other bytes, nothing new: the import alone is kept
+    assert perform(books, ImportInvoice(files=(same,))).after["new_lines"] == 0
+
+
+def test_a_bad_report_writes_nothing_and_names_its_place(books):
+    bad = costs((0, [("gpt-5, input", "ten", 1_000)]))
+    found = refused(books, ImportInvoice(files=(bad,)))
+    assert found.code == "WRONG_TYPE"
+    assert "line 1, column " in found.message
+    assert refused(books, ImportInvoice(files=(costs((0, usual(1)), more=True),))).code == (
+        "INCOMPLETE_PAGES"
+    )
+
+
+def test_a_month_that_agrees_is_exact_and_counts_the_simulated_apart(books):
+    """REC-2, REC-3: ours + differences = theirs; opening + movements = closing."""
+    perform(books, ImportInvoice(files=(costs(*WHOLE_MONTH),)))
+    found = reported(books, perform(books, compare()).subject)
+    assert movements(found) == [("matched", "", False, 2, 4, 0)]
+    assert (found.ours_pico, found.theirs_pico) == (7_200_000_000, 7_200_000_000)
+    assert (found.verdict, found.opening_pico, found.closing_pico) == ("exact", 0, 0)
+    assert found.apart["simulated"] == 1
+    assert found.found == ()
+
+
+def test_a_run_made_again_is_the_same_to_the_byte(books, tmp_path):
+    """REC-2: the same inputs give the same rows, whatever else the ledger has got since."""
+    perform(
+        books,
+        ImportInvoice(
+            files=(
+                costs(
+                    *WHOLE_MONTH,
+                ),
+            )
+        ),
+    )
+    first = perform(books, compare())
+    written = []
+    for number in (1, 2):
+        with contextlib.closing(connect_read_only(books)) as connection:
+            run = running.again(connection, stored.run(connection, first.subject).record)
+        out = io.BytesIO()
+        exported = write_csv(run, out)
+        file = tmp_path / f"report-{number}.sqlite3"
+        write_sqlite(run, file)
+        written.append((run.run_id, run.digest, out.getvalue(), exported, file.read_bytes()))
+        append(books, [factories.control_action(subject=f"other {number}")])
+        append(books, request(10 + number, OCTOBER_US + number))
+    assert written[0] == written[1]
+    assert written[0][0] == first.subject
+    assert refused(books, compare(), BOB).code == "SAME_RUN"
+
+
+def test_the_exports_hold_every_attempt_and_line_and_add_up(books, tmp_path):
+    """REC-3, CST-9: row count, hash, exact decimals, nothing that a spreadsheet would run."""
+    evil = [("=cmd(), input", 0.002, 1_000), ("gpt-5, output", 0.0016, 200)]
+    perform(books, ImportInvoice(files=(costs((0, evil), (1, usual(1))),)))
+    done = perform(books, compare())
+    with contextlib.closing(connect_read_only(books)) as connection:
+        run = running.again(connection, stored.run(connection, done.subject).record)
+    out = io.BytesIO()
+    exported = write_csv(run, out)
+    text = out.getvalue().decode()
+    assert exported.rows == len(list(rows(run))) == text.count("\r\n") - 1 == 6
+    assert exported.sha256 == hashlib.sha256(out.getvalue()).hexdigest()
+    assert ",'=cmd()," in text
+    file = tmp_path / "report.sqlite3"
+    assert write_sqlite(run, file).rows == 6
+    with pytest.raises(FileExistsError):
+        write_sqlite(run, file)
+    connection = sqlite3.connect(file)
+    facts = dict(connection.execute("SELECT name, value FROM report"))
+    assert facts["difference"] == done.after["difference"]
+    assert connection.execute("SELECT count(*) FROM rows").fetchone() == (6,)
+    assert connection.execute("SELECT count(*) FROM units").fetchone()[0] == len(
+        run.comparison.units
+    )
+    connection.close()
+
+
+def test_what_differs_is_found_with_its_requests_and_the_largest_first(books):
+    changed = [("gpt-5, input", 0.05, 1_000), usual(1)[1]]
+    month = [(0, changed), (1, []), *[(day, []) for day in range(2, 30)]]
+    perform(books, ImportInvoice(files=(costs(*month),)))
+    found = reported(books, perform(books, compare()).subject)
+    assert movements(found) == [
+        ("differing", "price", False, 1, 2, 48_000_000_000),
+        ("only_ours", "empty_bucket", False, 1, 0, -3_600_000_000),
+    ]
+    assert [one.request_ids for one in found.found] == [
+        (factories.request_id(1),),
+        (factories.request_id(2),),
+    ]
+    assert (found.verdict, found.material, found.unexplained_pico) == (
+        "differs", 1, 51_600_000_000,
+    )  # fmt: skip
+    tolerant = msgspec.structs.replace(PLAN, total_tolerance_pico=10**11)
+    assert reported(books, perform(books, compare(plan=tolerant)).subject).verdict == (
+        "within_tolerance"
+    )
+
+
+def test_days_of_which_the_report_says_nothing_are_missing(books):
+    perform(books, ImportInvoice(files=(costs((0, usual(1)), (3, [])),)))
+    found = reported(books, perform(books, compare()).subject)
+    assert ("only_ours", "missing_bucket", False, 1, 0, -3_600_000_000) in movements(found)
+
+
+def test_an_unknown_on_the_invoice_gets_a_proposal_and_stays_unsettled(books):
+    """REC-2: unknown now resolved: by the group that ties out without it."""
+    append(books, request(4, START_US + 9, outcome="unknown", input_tokens=0, output_tokens=0,
+                          cost_pico=0))  # fmt: skip
+    perform(books, ImportInvoice(files=(costs(*WHOLE_MONTH),)))
+    found = reported(books, perform(books, compare()).subject)
+    resolved = [one for one in found.found if one.class_name == "unknown_resolved"]
+    assert [one.request_ids for one in resolved] == [(factories.request_id(4),)]
+    proposal = resolved[0].proposal
+    assert (proposal["ran"], proposal["cost"]) == (False, "0")
+    assert proposal["request_id"] == factories.request_id(4)
+    assert len(proposal["evidence"]) == 2
+
+
+def test_usage_alone_and_two_reports_of_the_same_are_refused(books):
+    assert refused(books, compare()).code == "NO_COST_REPORT"
+    perform(books, ImportInvoice(files=(costs(*WHOLE_MONTH),)))
+    console = b"usage_date_utc,model,cost_usd,token_type\n2026-09-01,gpt-5,0.01,output\n"
+    perform(books, ImportInvoice(files=(console,), provider="openai"))
+    found = refused(books, compare())
+    assert found.code == "SEVERAL_SOURCES"
+    chosen = msgspec.structs.replace(PLAN, formats=("openai_costs",))
+    assert perform(books, compare(plan=chosen)).after["difference"] == "0"
+
+
+def test_another_currency_needs_a_dated_rate_and_the_run_keeps_it(books):
+    """REC-2: the rate is part of the record."""
+    euros = costs((0, usual(1)), (1, usual(1))).replace(b'"usd"', b'"eur"')
+    perform(books, ImportInvoice(files=(euros,)))
+    found = refused(books, compare())
+    assert (found.code, "EUR" in found.message) == ("NO_CURRENCY_RATE", True)
+    rate = {"from_currency": "EUR", "to_currency": "USD", "source": "the bank's daily rate"}
+    perform(books, RecordCurrencyRate(on_day="2026-08-01", rate="9", **rate))
+    assert refused(books, compare()).code == "NO_CURRENCY_RATE"  # a month old
+    perform(books, RecordCurrencyRate(on_day="2026-08-31", rate="1.5", **rate))
+    found = reported(books, perform(books, compare()).subject)
+    assert found.theirs_pico == 10_800_000_000
+    assert [(one["on_day"], one["rate"]) for one in found.rates] == [
+        ("2026-08-31", "1.5"),
+    ]
+    assert refused(books, RecordCurrencyRate(on_day="2026-08-31", rate="1.5", **rate)).code == (
+        "NO_CHANGE"
+    )
+    for bad in ({"rate": "-1"}, {"rate": "x"}, {"on_day": "today"}, {"source": ""},
+                {"to_currency": "EUR"}, {"from_currency": "euro"}):  # fmt: skip
+        wrong = {**rate, "on_day": "2026-08-31", "rate": "2"} | bad
+        assert refused(books, RecordCurrencyRate(**wrong)).code == "INVALID_RATE"
+
+
+def closed(books: Path) -> str:
+    """September imported and run by ann, signed and locked by bob."""
+    perform(books, ImportInvoice(files=(costs((0, usual(1)), *WHOLE_MONTH[2:]),)))
+    run_id = perform(books, compare()).subject
+    perform(books, SignReconciliation(run_id=run_id, reason="looked at it"), BOB)
+    perform(books, LockPeriod(run_id=run_id, reason="month end"), BOB)
+    return run_id
+
+
+def test_only_a_second_person_signs_and_only_a_signed_period_is_locked(books):
+    """REC-3."""
+    perform(books, ImportInvoice(files=(costs(*WHOLE_MONTH),)), ANN)
+    run_id = perform(books, compare(), ANN).subject
+    sign, lock = (
+        SignReconciliation(run_id=run_id, reason="looked at it"),
+        LockPeriod(run_id=run_id, reason="month end"),
+    )
+    assert refused(books, lock, BOB).code == "NOT_SIGNED"
+    assert refused(books, sign, ANN).code == "SECOND_PERSON"
+    again = msgspec.structs.replace(PLAN, materiality_pico=1)
+    newer = perform(books, compare(plan=again), BOB).subject
+    assert refused(books, sign, BOB).code == "NOT_THE_NEWEST_RUN"
+    of_newer = SignReconciliation(run_id=newer, reason="looked at it")
+    assert refused(books, of_newer, BOB).code == "SECOND_PERSON"  # bob ran this one
+    assert refused(books, of_newer, ANN).code == "SECOND_PERSON"  # ann imported
+    carl = Actor(name="carl", role="operator", via="console")
+    perform(books, of_newer, carl)
+    assert refused(books, of_newer, carl).code == "ALREADY_SIGNED"
+    early = LockPeriod(run_id=newer, reason="month end")
+    assert refused(books, early, carl, at_us=OCTOBER_US - 1).code == "PERIOD_NOT_OVER"
+    perform(books, early, carl)
+    assert refused(books, early, carl).code == "PERIOD_LOCKED"
+    assert refused(books, compare()).code == "PERIOD_LOCKED"
+    found = reported(books, newer)
+    assert (found.signed.signed_by, found.lock.locked_by) == ("console:carl", "console:carl")
+    assert refused(books, SignReconciliation(run_id="rec_none", reason="r")).code == "NO_SUCH_RUN"
+
+
+def test_a_run_that_is_outdated_is_not_locked(books):
+    perform(books, ImportInvoice(files=(costs((0, usual(1))),)))
+    run_id = perform(books, compare()).subject
+    perform(books, SignReconciliation(run_id=run_id, reason="looked at it"), BOB)
+    perform(books, ImportInvoice(files=(costs((1, usual(1))),)))
+    found = refused(books, LockPeriod(run_id=run_id, reason="month end"), BOB)
+    assert found.code == "RUN_OUTDATED"
+
+
+def test_late_lines_adjust_the_next_period_which_opens_where_the_last_closed(books):
+    """REC-3: a locked period stays as it is."""
+    september = closed(books)
+    before = reported(books, september)
+    assert before.closing_pico == -3_600_000_000  # the second day is on no line
+    late = [("gpt-5, input", 0.0025, 1_000), usual(1)[1]]  # was 0.002
+    perform(books, ImportInvoice(files=(costs((0, late), (1, usual(1)), (30, usual(1))),)))
+    append(books, request(5, OCTOBER_US + 5))
+    october = reported(books, perform(books, compare("2026-10")).subject)
+    assert movements(october) == [
+        ("matched", "", False, 1, 2, 0),
+        ("only_theirs", "late", True, 0, 3, 4_100_000_000),
+    ]
+    assert (october.opening_pico, october.adjustments_pico, october.closing_pico) == (
+        -3_600_000_000, 4_100_000_000, 500_000_000,
+    )  # fmt: skip
+    after = reported(books, september)
+    assert (after.digest, after.closing_pico) == (before.digest, before.closing_pico)
+
+
+def test_a_late_end_of_an_attempt_adjusts_our_side(books):
+    append(books, request(4, START_US + 9, outcome="unknown", cost_pico=0, input_tokens=0,
+                          output_tokens=0))  # fmt: skip
+    closed(books)
+    append(books, [factories.attempt_event(4, at_us=OCTOBER_US, cost_pico=3_600_000_000)])
+    perform(books, ImportInvoice(files=(costs((30, [])),), format="openai_costs"))
+    october = reported(books, perform(books, compare("2026-10")).subject)
+    assert movements(october) == [("only_ours", "late", True, 1, 0, -3_600_000_000)]
+
+
+def test_an_earlier_period_is_closed_first(books):
+    closed(books)
+    perform(books, ImportInvoice(files=(costs((30, []), (31, usual(1)), (61, [])),)))
+    november = perform(books, compare("2026-11"), ANN, at_us=NOW_US + 60 * DAY_US).subject
+    perform(books, SignReconciliation(run_id=november, reason="looked"), BOB)
+    lock = LockPeriod(run_id=november, reason="month end")
+    assert refused(books, lock, BOB, at_us=NOW_US + 60 * DAY_US).code == "EARLIER_PERIOD_OPEN"
+
+
+def test_periods_are_of_the_reporting_zone(books):
+    """CST-9: a month in +05:30 begins 5.5 hours before that of UTC."""
+    india = running.period_of("2026-09", "+05:30")
+    assert START_US - india.start_us == 19_800_000_000
+    december = running.period_of("2026-12")
+    assert december.end_us - december.start_us == 31 * DAY_US
+    wrong = (
+        ("2026-13", "UTC"),
+        ("september", "UTC"),
+        ("2026-09", "Mars/Base"),
+        ("2026-09-07..2026-09-01", "UTC"),
+        ("2026-02-30..2026-03-01", "UTC"),
+    )
+    for name, zone in wrong:
+        assert running.period_of(name, zone).code == "PERIOD"
+    week = running.period_of("2026-09-01..2026-09-07")
+    assert week.end_us - week.start_us == 7 * DAY_US
+
+
+def test_no_route_and_another_provider_are_refused(books):
+    assert refused(books, Reconcile(provider="openai", period="2026-09")).code == "BINDINGS"
+    other = msgspec.structs.replace(PLAN, provider="other")
+    assert refused(books, compare(plan=other)).code == "OTHER_PROVIDER"
+    assert refused(books, compare(plan=msgspec.structs.replace(PLAN, bindings=()))).code == (
+        "BINDINGS"
+    )
+
+
+def test_an_import_travels_as_json():
+    operation = ImportInvoice(files=(b"\x00bytes",), provider="p")
+    again = read("import_invoice", msgspec.json.encode(operation))
+    assert again == operation
+    assert json.loads(msgspec.json.encode(operation))["files"] == ["AGJ5dGVz"]
