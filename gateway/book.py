@@ -6,7 +6,6 @@ byte leaves; after a restart the book is rebuilt from the ledger.
 """
 
 import heapq
-from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -14,9 +13,7 @@ import msgspec
 
 from gateway.policy.values import CapacitySnapshot, RouteState, TenantState
 from gateway.quota import Quota
-
-MINUTE_US = 60_000_000
-SLOT_RETRY_AFTER_MS = 1_000
+from gateway.tenant_account import TenantAccount
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,31 +26,6 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     cost_pico: int
     taken_at_us: int
     probe: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class TenantAccount:
-    """A tenant's side of the book. `recent` has (time, tokens) of the last minute's requests."""
-
-    quota: Quota
-    in_flight: int = 0
-    pending_pico: int = 0
-    spent_pico: int = 0
-    period_end_us: int = 0
-    tokens_in_minute: int = 0
-    recent: deque[tuple[int, int]] = field(default_factory=deque)
-
-    def roll(self, now_us: int) -> None:
-        """Forget what left the minute; start a new budget month where one has begun."""
-        while self.recent and self.recent[0][0] <= now_us - MINUTE_US:
-            self.tokens_in_minute -= self.recent.popleft()[1]
-        if now_us >= self.period_end_us:
-            self.enter_period(now_us)
-            self.spent_pico = 0
-
-    def enter_period(self, now_us: int) -> None:
-        """Note when the budget month of `now_us` ends: asking a calendar each time costs more."""
-        self.period_end_us = self.quota.period_end_us(now_us)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,17 +54,6 @@ class RouteAccount:
         )
 
 
-def _retry_after_ms(account: TenantAccount, now_us: int) -> int:
-    """Return how long a refused tenant should wait, in ms, rounded up and at least 1.
-
-    A slot comes back whenever one of its requests ends, so a tenant out of slots waits
-    SLOT_RETRY_AFTER_MS; room in the minute comes back when its oldest request leaves it.
-    """
-    if not account.recent or account.in_flight >= account.quota.in_flight_limit:
-        return SLOT_RETRY_AFTER_MS
-    return max(1, (account.recent[0][0] + MINUTE_US - now_us + 999) // 1000)
-
-
 class Book:
     """All holds. Not thread-safe on purpose: one event loop owns it."""
 
@@ -103,16 +64,30 @@ class Book:
         self._bounds: list[tuple[int, str]] = []  # unknown holds whose slot returns at a time
         self._states: dict[str, RouteState] = {}  # in the order the routes were opened
         self._outdated: set[str] = set()
+        self._first_period_end_us = 0  # of all accounts
         self._seen: tuple[RouteState, ...] = ()
 
-    def set_quota(self, tenant_id: str, quota: Quota, *, now_us: int, spent_pico: int) -> None:
+    def set_quota(
+        self,
+        tenant_id: str,
+        quota: Quota,
+        *,
+        now_us: int,
+        spent_pico: int,
+        spent_today_pico: int = 0,
+    ) -> None:
         """Enter a tenant, or change its quota; holds stay as they are."""
         account = self._tenants.get(tenant_id)
         if account is None:
             account = self._tenants[tenant_id] = TenantAccount(quota=quota)
         account.quota = quota
-        account.enter_period(now_us)
-        account.spent_pico = spent_pico
+        account.enter_periods(now_us)
+        account.spent_pico, account.spent_today_pico = spent_pico, spent_today_pico
+        self._first_period_end_us = 0
+
+    def enter_minute(self, tenant_id: str, requests: Iterable[tuple[int, int]]) -> None:
+        """Enter the (time, tokens) of a tenant's requests just before a restart, oldest first."""
+        self._tenants[tenant_id].enter_minute(requests)
 
     def change_quota(self, tenant_id: str, quota: Quota) -> None:
         """Give a tenant another quota of the same time zone; all that it holds or spent stays."""
@@ -172,29 +147,10 @@ class Book:
     def drained(self) -> frozenset[str]:
         return frozenset(route.route_id for route in self._routes.values() if route.drained)
 
-    def tenant_state(self, tenant_id: str, now_us: int) -> TenantState:
-        """Return the tenant as a decision sees it at `now_us`."""
+    def tenant_state(self, tenant_id: str, now_us: int, tokens: int = 0) -> TenantState:
+        """Return the tenant as a decision sees it at `now_us`, about a request of `tokens`."""
         self.give_back_due(now_us)
-        account = self._tenants[tenant_id]
-        account.roll(now_us)
-        quota = account.quota
-        return TenantState(
-            tenant_id=tenant_id,
-            in_flight=account.in_flight,
-            in_flight_limit=quota.in_flight_limit,
-            requests_in_minute=len(account.recent),
-            requests_per_minute=quota.requests_per_minute,
-            tokens_in_minute=account.tokens_in_minute,
-            tokens_per_minute=quota.tokens_per_minute,
-            spent_pico=account.spent_pico,
-            pending_pico=account.pending_pico,
-            budget_pico=quota.budget_pico,
-            max_input_tokens=quota.max_input_tokens,
-            max_output_tokens=quota.max_output_tokens,
-            max_total_tokens=quota.max_total_tokens,
-            allowed_regions=quota.allowed_regions,
-            retry_after_ms=_retry_after_ms(account, now_us),
-        )
+        return self._tenants[tenant_id].state(tenant_id, now_us, tokens)
 
     def route_states(self) -> tuple[RouteState, ...]:
         """Return every open route as a decision sees it, in the order they were opened."""
@@ -213,8 +169,7 @@ class Book:
         account = self._tenants[hold.tenant_id]
         account.in_flight += 1
         account.pending_pico += hold.cost_pico
-        account.recent.append((hold.taken_at_us, tokens))
-        account.tokens_in_minute += tokens
+        account.count(hold.taken_at_us, tokens)
         route = self._routes[hold.route_id]
         route.kv_held_tokens += hold.kv_tokens
         route.holds += 1
@@ -232,12 +187,17 @@ class Book:
         if hold.reservation_id in since:
             since[hold.reservation_id] = (at_us, hold.kv_tokens)
 
-    def settle(self, hold: Hold, spent_pico: int) -> None:
-        """Give back slot, KV and money of a hold whose end is known; post what was spent."""
+    def settle(self, hold: Hold, spent_pico: int, *, at_us: int = 0) -> None:
+        """Give back slot, KV and money of a hold whose end is known; post what was spent.
+
+        `at_us`: when it was settled; the day and month of that time are charged. Without it those
+        of the last time that the book was told.
+        """
         self._give_back_room(hold)
         account = self._tenants[hold.tenant_id]
+        account.roll(at_us)
         account.pending_pico -= hold.cost_pico
-        account.spent_pico += spent_pico
+        account.spend(spent_pico)
 
     def withdraw(self, hold: Hold) -> None:
         """Take back the hold that was taken last, its place in the minute too: nothing ran."""
@@ -258,7 +218,7 @@ class Book:
         """Release the money of a resolved unknown and post what it is now known to have spent."""
         account = self._tenants[tenant_id]
         account.pending_pico -= cost_pico
-        account.spent_pico += spent_pico
+        account.spend(spent_pico)
 
     def in_flight(self, tenant_id: str | None = None) -> int:
         """Return the slots held, of one tenant or of all."""
@@ -272,7 +232,15 @@ class Book:
         return sum(account.pending_pico for account in self._tenants.values())
 
     def give_back_due(self, now_us: int) -> None:
-        """Give back slot and KV of the unknowns whose bound has passed; their money stays held."""
+        """Give back slot and KV of the unknowns whose bound has passed; their money stays held.
+
+        Every account begins its new day or month too, so that what is spent from then on is its.
+        """
+        if now_us >= self._first_period_end_us:
+            for account in self._tenants.values():
+                account.roll(now_us)
+            ends_us = [account.day_end_us for account in self._tenants.values()]
+            self._first_period_end_us = min(ends_us, default=now_us)
         while self._bounds and self._bounds[0][0] <= now_us:
             hold = self._holds.get(heapq.heappop(self._bounds)[1])
             if hold is not None:

@@ -1,7 +1,6 @@
 """The only reader of time. Everything else is handed the time or a clock."""
 
 import time
-from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
 
@@ -38,10 +37,3 @@ class VirtualClock:
         if now_us < self._now_us:
             raise ValueError(f"virtual time can't run backwards: {now_us} < {self._now_us}")
         self._now_us = now_us
-
-
-def local_period_start_us(now_us: int, zone: tzinfo) -> int:
-    """Return the first instant of the calendar month of `now_us` in `zone`, as microseconds UTC."""
-    local = datetime.fromtimestamp(now_us // 1_000_000, tz=zone)
-    start = datetime(local.year, local.month, 1, tzinfo=zone)
-    return int(start.astimezone(UTC).timestamp()) * 1_000_000

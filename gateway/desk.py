@@ -100,7 +100,7 @@ class Desk:
         configuration, policy = self.configuration, self.configuration.policy
         rates = configuration.rates_at(now_us)
         states = self.book.route_states()
-        tenant = self.book.tenant_state(request.tenant_id, now_us)
+        tenant = self.book.tenant_state(request.tenant_id, now_us, _most_tokens(request))
         context = AdmissionContext(
             now_us=now_us,
             tenant=tenant,
@@ -234,6 +234,12 @@ class Desk:
             ).decode(),
             snapshot_revision=snapshot_revision,
         )
+
+
+def _most_tokens(request: InferenceRequest) -> int:
+    """Return what the request takes on the route whose tokenizer counts most."""
+    counts = [count.tokens for count in request.input_tokens]
+    return max(counts, default=0) + request.budget.max_output_tokens
 
 
 def _given(value: int | None, default: int) -> int:

@@ -28,8 +28,9 @@ from gateway.providers.base import Provider
 from gateway.providers.kserve import KServeProvider
 from gateway.providers.openai import OpenAIProvider
 from gateway.providers.simulator import SimulatorProvider
-from gateway.quota import Quota
+from gateway.quota import BUDGET_PERIODS, Quota
 from gateway.recovery import unknown_receipts
+from gateway.tenant_account import MINUTE_US
 from gateway.tokenizers import tokenizer
 from ledger.queries import actions, holds
 from ledger.queries import configuration as stored
@@ -244,20 +245,27 @@ class Runtime:
 
 
 def enter_tenants(book: Book, connection: sqlite3.Connection, now_us: int) -> None:
-    """Rebuild every tenant's account from the ledger: quota, spent this period, money held."""
+    """Rebuild every tenant's account: quota, spent this day and month, money held, the minute."""
     for tenant in stored.tenants(connection):
         enter_tenant(book, connection, tenant, now_us)
     for reservation in holds.open_reservations(connection):
         book.hold_unknown_money(reservation.tenant_id, reservation.cost_pico)
+    for reservation in holds.reservations_since(connection, now_us - MINUTE_US):
+        tokens = reservation.kv_tokens
+        book.enter_minute(reservation.tenant_id, [(reservation.reserved_at_us, tokens)])
 
 
 def enter_tenant(book: Book, connection: sqlite3.Connection, tenant: Tenant, now_us: int) -> None:
-    """Give a tenant the quota of this revision, with what the ledger says it spent this period."""
+    """Give a tenant the quota of this revision, with what it spent this day and month."""
     quota = msgspec.json.decode(tenant.body_json, type=Quota)
-    spent_pico = holds.posted_pico_since(
-        connection, tenant.tenant_id, quota.period_start_us(now_us)
+    month_us, today_us = (quota.period_us(period, now_us)[0] for period in BUDGET_PERIODS)
+    book.set_quota(
+        tenant.tenant_id,
+        quota,
+        now_us=now_us,
+        spent_pico=holds.posted_pico_since(connection, tenant.tenant_id, month_us),
+        spent_today_pico=holds.posted_pico_since(connection, tenant.tenant_id, today_us),
     )
-    book.set_quota(tenant.tenant_id, quota, now_us=now_us, spent_pico=spent_pico)
 
 
 def change_quota(book: Book, connection: sqlite3.Connection, tenant: Tenant, now_us: int) -> None:

@@ -202,7 +202,7 @@ class Replay:
         rows, receipt = closing_records(weighed, outcome, ended_at_us)
         self._file(rows)
         if weighed.hold is not None:
-            self._desk.book.settle(weighed.hold, receipt.cost_total_pico)
+            self._desk.book.settle(weighed.hold, receipt.cost_total_pico, at_us=ended_at_us)
         self._receipts(receipt)
 
     def _observe(self, at_us: int) -> None:

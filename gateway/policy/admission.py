@@ -189,8 +189,9 @@ def _rejected(
     http_status: int | None = None,
 ) -> Decision:
     reason = REASONS[code]
-    tenants = code.startswith("TENANT_")
-    wait_ms = case.context.tenant.retry_after_ms if tenants else case.policy.retry_after_ms
+    wait_ms: int | None = case.policy.retry_after_ms if reason.retryable else None
+    if code.startswith("TENANT_"):
+        wait_ms = limits.tenants_wait_ms(case.context.tenant, code, named)
     counts = [count.tokens for count in case.request.input_tokens]
     return Decision(
         request_id=case.request.request_id,
@@ -199,7 +200,7 @@ def _rejected(
         reason_code=code,
         limits=named,
         conditional_on=reason.conditional_on,
-        retry_after_ms=wait_ms if reason.retryable else None,
+        retry_after_ms=wait_ms,
         http_status=http_status or reason.http_status,
         input_tokens=min(counts, default=0),
         release_id=case.plan.release_id if case.plan is not None else None,

@@ -51,10 +51,19 @@ class Bounds:
         self.tokens_left_in_minute: int | None = None
         if tenant.tokens_per_minute is not None:
             self.tokens_left_in_minute = tenant.tokens_per_minute - tenant.tokens_in_minute
-        self.tenant_left_pico: int | None = None
-        if tenant.budget_pico is not None:
-            self.tenant_left_pico = tenant.budget_pico - tenant.spent_pico - tenant.pending_pico
-        self.cost_applies = budget.max_cost_pico is not None or tenant.budget_pico is not None
+        self.tenant_left_pico = tenant_left_pico(tenant)
+        self.cost_applies = budget.max_cost_pico is not None or self.tenant_left_pico is not None
+
+
+def tenant_left_pico(tenant: TenantState) -> int | None:
+    """Return what the tighter of the tenant's budgets of month and day leaves; None without one."""
+    left_pico: int | None = None
+    if tenant.budget_pico is not None:
+        left_pico = tenant.budget_pico - tenant.spent_pico - tenant.pending_pico
+    if tenant.day_budget_pico is not None:
+        today_pico = tenant.day_budget_pico - tenant.spent_today_pico - tenant.pending_pico
+        left_pico = today_pico if left_pico is None else min(left_pico, today_pico)
+    return left_pico
 
 
 def allowed_regions(request: InferenceRequest, tenant: TenantState) -> frozenset[str] | None:
@@ -163,7 +172,7 @@ def unpriced(bounds: Bounds, left: Left) -> Left:
 
 
 def tenant_budget(bounds: Bounds, left: Left) -> Left:
-    """Costs no more than the tenant's budget leaves."""
+    """Costs no more than the tenant's budgets leave."""
     rest = bounds.tenant_left_pico
     return left if rest is None else [w for w in left if (w.cost_pico or 0) <= rest]
 

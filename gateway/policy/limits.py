@@ -2,11 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from gateway.policy.caps import Caps, over
 from gateway.policy.estimates import Scale, Weighing
 from gateway.policy.filters import Bounds, has_all
 from gateway.policy.values import InferenceRequest, Limit, Route, TenantState, TokenCount
+
+REQUESTS_PER_MINUTE: Final = "tenant.requests_per_minute"
+TOKENS_PER_MINUTE: Final = "tenant.tokens_per_minute"
+DAY_BUDGET: Final = "tenant.day_budget_pico"
 
 
 def not_positive(request: InferenceRequest) -> tuple[Limit, ...]:
@@ -46,8 +51,9 @@ def over_tenant(tenant: TenantState, tokens: int) -> tuple[str, tuple[Limit, ...
         return "TENANT_CONCURRENCY_LIMIT", (Limit(name=name, limit=limit, observed=observed),)
     per_minute = tenant.requests_per_minute
     if per_minute is not None and tenant.requests_in_minute >= per_minute:
-        name, observed = "tenant.requests_per_minute", tenant.requests_in_minute + 1
-        return "TENANT_RATE_LIMIT", (Limit(name=name, limit=per_minute, observed=observed),)
+        observed = tenant.requests_in_minute + 1
+        named = Limit(name=REQUESTS_PER_MINUTE, limit=per_minute, observed=observed)
+        return "TENANT_RATE_LIMIT", (named,)
     per_minute = tenant.tokens_per_minute
     if per_minute is not None and tenant.tokens_in_minute + tokens > per_minute:
         return "TENANT_RATE_LIMIT", (_tokens_per_minute(tenant, tokens),)
@@ -55,9 +61,31 @@ def over_tenant(tenant: TenantState, tokens: int) -> tuple[str, tuple[Limit, ...
 
 
 def over_tenant_budget(tenant: TenantState, cheapest_pico: int) -> tuple[Limit, ...]:
-    """Return the tenant's budget where spent, reserved and the cheapest estimate are over it."""
-    observed = tenant.spent_pico + tenant.pending_pico + cheapest_pico
-    return over((("tenant.budget_pico", tenant.budget_pico),), observed)
+    """Return each of the tenant's budgets that spent, reserved and the cheapest estimate are over.
+
+    `tenant.budget_pico` is the month's, `tenant.day_budget_pico` the day's; both may be.
+    """
+    new_pico = tenant.pending_pico + cheapest_pico
+    return (
+        *over((("tenant.budget_pico", tenant.budget_pico),), tenant.spent_pico + new_pico),
+        *over(((DAY_BUDGET, tenant.day_budget_pico),), tenant.spent_today_pico + new_pico),
+    )
+
+
+def tenants_wait_ms(tenant: TenantState, code: str, named: tuple[Limit, ...]) -> int:
+    """Return after how long the limits that refused a tenant may let it pass, in ms.
+
+    A slot is free whenever a request ends; of the minute, when enough has left it; of a budget,
+    when its day or month is over, the later one where both are used up.
+    """
+    if code == "TENANT_CONCURRENCY_LIMIT":
+        return tenant.retry_after_ms
+    waits_ms = {
+        REQUESTS_PER_MINUTE: tenant.requests_free_ms,
+        TOKENS_PER_MINUTE: tenant.tokens_free_ms,
+        DAY_BUDGET: tenant.day_ends_ms,
+    }
+    return max(1, *[waits_ms.get(limit.name, tenant.month_ends_ms) for limit in named])
 
 
 def of_emptied(
@@ -115,7 +143,7 @@ def of_emptied(
 
 def _tokens_per_minute(tenant: TenantState, tokens: int) -> Limit:
     return Limit(
-        name="tenant.tokens_per_minute",
+        name=TOKENS_PER_MINUTE,
         limit=tenant.tokens_per_minute or 0,
         observed=tenant.tokens_in_minute + tokens,
     )

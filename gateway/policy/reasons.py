@@ -149,8 +149,8 @@ _ALL = (
         http_status=422,
         retryable=False,
         conditional_on=("idempotency_key",),
-        caller_action="Use a new Idempotency-Key for a new body.",
-        description="The Idempotency-Key was used with another body.",
+        caller_action="Use a new Idempotency-Key for another body or another budget.",
+        description="The Idempotency-Key was used with another body or other budget headers.",
     ),
     Reason(
         code="LEDGER_UNAVAILABLE",

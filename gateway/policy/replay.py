@@ -21,7 +21,7 @@ from gateway.policy.values import (
 )
 from ledger.rates import RateTable
 
-CODE_REVISION: Final = "policy-1"
+CODE_REVISION: Final = "policy-2"
 """Of the deciding code. Whoever changes what `decide` returns for any input raises it; a golden
 test over a fixed corpus of inputs tells when. A decision of another revision isn't comparable."""
 

@@ -255,7 +255,13 @@ class TenantState(Value, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     max_total_tokens: int | None = None
     allowed_regions: tuple[str, ...] = ()  # empty: all
-    retry_after_ms: int = 1_000
+    retry_after_ms: int = 1_000  # until a slot may be free
+    spent_today_pico: int = 0
+    day_budget_pico: int | None = None
+    requests_free_ms: int = 1_000  # until one more request fits the minute
+    tokens_free_ms: int = 1_000  # until this request's tokens fit the minute
+    day_ends_ms: int = 1_000  # until the next local day, with a new budget
+    month_ends_ms: int = 1_000
 
 
 class Evaluation(Value, frozen=True, kw_only=True):

@@ -6,11 +6,14 @@ however long the ledger has grown.
 
 import sqlite3
 
-from ledger.money import join
+from ledger.money import INT64_MAX, join
 from ledger.open_work import QUARTER_US
 from ledger.reading import fetch, fetch_one
 from ledger.records import Reservation
 from ledger.rows import record_of, select
+
+RECENT_LIMIT = 100_000  # reservations of a minute
+RECENT_PAGE = 512
 
 
 def open_reservations(connection: sqlite3.Connection) -> list[Reservation]:
@@ -18,6 +21,24 @@ def open_reservations(connection: sqlite3.Connection) -> list[Reservation]:
     open_seqs = "SELECT seq FROM open_hold"
     sql = f"{select(Reservation)} WHERE seq IN ({open_seqs}) ORDER BY seq"
     return [record_of(Reservation, row) for row in fetch(connection, sql)]
+
+
+def reservations_since(connection: sqlite3.Connection, since_us: int) -> list[Reservation]:
+    """The reservations made from `since_us` on, the oldest first; at most RECENT_LIMIT of them.
+
+    Read from the end of the table, where the newest are: as long as it takes to find an older one.
+    """
+    found: list[Reservation] = []
+    before = INT64_MAX
+    sql = f"{select(Reservation)} WHERE seq < ? ORDER BY seq DESC LIMIT {RECENT_PAGE}"
+    while len(found) < RECENT_LIMIT:
+        rows = fetch(connection, sql, (before,))
+        page = [record_of(Reservation, row) for row in rows]
+        found += [each for each in page if each.reserved_at_us >= since_us]
+        if len(rows) < RECENT_PAGE or page[-1].reserved_at_us < since_us:
+            break
+        before = rows[-1]["seq"]
+    return found[::-1]
 
 
 def posted_pico_since(connection: sqlite3.Connection, tenant_id: str, since_us: int) -> int:

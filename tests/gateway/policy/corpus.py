@@ -225,6 +225,12 @@ def _tenant(draw: Draw):
         max_total_tokens=maybe(5_000),
         allowed_regions=draw.some(REGIONS, 12),
         retry_after_ms=draw.between(1, 60_000),
+        spent_today_pico=draw.between(0, 10**10),
+        day_budget_pico=maybe(draw.of((10**10, 25 * 10**9, 10**12))),
+        requests_free_ms=draw.between(1, 60_000),
+        tokens_free_ms=draw.between(1, 60_000),
+        day_ends_ms=draw.between(1, 86_400_000),
+        month_ends_ms=draw.between(1, 31 * 86_400_000),
     )
 
 

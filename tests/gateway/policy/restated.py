@@ -120,7 +120,8 @@ def broken_limits(case: Case, route: Route) -> set[str]:
     if e2e_us(case, route) > budget.deadline_us:
         broken.add("deadline")
     cost = cost_pico(case, route)
-    if cost is None and (budget.max_cost_pico is not None or tenant.budget_pico is not None):
+    budgets = (budget.max_cost_pico, tenant.budget_pico, tenant.day_budget_pico)
+    if cost is None and any(limit is not None for limit in budgets):
         broken.add("unpriced")
     if cost is not None and over(budget.max_cost_pico, cost):
         broken.add("cost")
@@ -128,6 +129,9 @@ def broken_limits(case: Case, route: Route) -> set[str]:
         tenant.budget_pico, tenant.spent_pico + tenant.pending_pico + cost
     ):
         broken.add("tenant budget")
+    today = tenant.spent_today_pico + tenant.pending_pico
+    if cost is not None and over(tenant.day_budget_pico, today + cost):
+        broken.add("tenant day budget")
     return broken
 
 

@@ -128,16 +128,19 @@ def test_a_tenant_at_its_in_flight_limit_is_refused_with_retry_after():
 
 
 def test_requests_and_tokens_per_minute_are_bounded():
-    full = tenant(requests_in_minute=60, requests_per_minute=60, retry_after_ms=9_000)
+    full = tenant(requests_in_minute=60, requests_per_minute=60, requests_free_ms=9_000)
     decision = decided(request(), context(tenant=full))
     assert (decision.reason_code, decision.http_status) == ("TENANT_RATE_LIMIT", 429)
     assert (limits(decision), decision.retry_after_ms) == (
         {"tenant.requests_per_minute": (60, 61)},
         9_000,
     )
-    tokens = tenant(tokens_in_minute=8_801, tokens_per_minute=10_000)
+    tokens = tenant(tokens_in_minute=8_801, tokens_per_minute=10_000, tokens_free_ms=7_000)
     decision = decided(request(), context(tenant=tokens))
-    assert limits(decision) == {"tenant.tokens_per_minute": (10_000, 10_001)}
+    assert (limits(decision), decision.retry_after_ms) == (
+        {"tenant.tokens_per_minute": (10_000, 10_001)},
+        7_000,
+    )
     fits = replaced(tokens, tokens_in_minute=8_800)
     assert decided(request(), context(tenant=fits)).status == "accepted"
 
@@ -150,7 +153,7 @@ def test_spent_reserved_and_the_estimate_together_stay_within_the_tenants_budget
     decision = decided(request(), context(tenant=short))
     assert (decision.reason_code, decision.http_status) == ("TENANT_BUDGET_EXHAUSTED", 402)
     assert limits(decision) == {"tenant.budget_pico": (11 + estimate, 12 + estimate)}
-    assert decision.retry_after_ms is None
+    assert decision.retry_after_ms == short.month_ends_ms
 
 
 def test_a_candidate_over_the_tenants_budget_falls_alone_where_the_cheaper_one_cannot_run():

@@ -130,7 +130,9 @@ def test_every_rejection_is_complete_and_follows_the_one_table(each: Case):
         return
     reason = REASONS[decision.reason_code or ""]
     assert decision.conditional_on == reason.conditional_on
-    assert (decision.retry_after_ms is not None) is reason.retryable
+    # A budget isn't to be retried, and still says when its next day or month begins.
+    told = reason.retryable or decision.reason_code == "TENANT_BUDGET_EXHAUSTED"
+    assert (decision.retry_after_ms is not None) is told
     assert (decision.route_id, decision.reserve_kv_tokens) == (None, 0)
     unhealthy = (decision.reason_code, decision.http_status) == ("NO_CAPABLE_ROUTE", 503)
     assert decision.http_status == reason.http_status or unhealthy

@@ -23,9 +23,9 @@ from tests.policy_factories import (
 )
 
 CORPUS_CASES = 3_000
-CORPUS_DIGEST = "f9d08e15205039ae203c9f89413a9990d45f8fc87760009d320bbcad26d3c9c5"
-DECISIONS_DIGEST = {"policy-1": "7b4c4e1ae42c61da35e3dcec164376367f4eb3a923522d423acf7306ad09bff8"}
-"""Of every revision of the deciding code, what it decides on the corpus."""
+CORPUS_DIGEST = "b11b15efeed83d23111c54d5f0ccc63349e3ec253bdd1ea5b0b4f6cba47c42c6"
+DECISIONS_DIGEST = {"policy-2": "1cc92dbfc88960b6f43072ffe897b5acd66ede1f8dd7571ba86e68ad77281f81"}
+"""Of the revision of the deciding code, what it decides on the corpus."""
 
 
 def encoded(each: Case) -> str:
@@ -172,7 +172,7 @@ def test_a_decision_of_another_code_revision_is_not_comparable_and_never_differe
     assert compared(accepted, row) == comparing.Comparison(
         request_id="req-normal",
         verdict="not_comparable",
-        differences=("decided by code revision policy-0; this is policy-1",),
+        differences=("decided by code revision policy-0; this is policy-2",),
     )
 
 
