@@ -51,7 +51,46 @@ class TriggersDiffer(LedgerError):
 
 
 class LedgerUnavailable(LedgerError):
-    """Nothing can be recorded now: a full or failing disk, a full queue, a closed store."""
+    """Nothing can be recorded now: a full or failing disk, a full queue, a closed store.
+
+    `code` is stable and says which: one of `WRITE_FAULTS`, QUEUE_FULL, or CLOSED.
+    """
+
+    def __init__(self, what: str, code: str = "CLOSED") -> None:
+        super().__init__(what)
+        self.code = code
+
+
+WRITE_FAULTS: dict[str, str] = {
+    "DISK_FULL": "free space on the ledger's disk; the server goes on by itself",
+    "FILE_READ_ONLY": "make the file and its folder writable for the server's user",
+    "FILE_LOCKED": "end the other program that holds a lock on the file",
+    "FILE_CORRUPT": "stop the server, run verify_ledger, restore the last backup",
+    "DISK_FAULT": "look at the disk and the system's log; the server tries again by itself",
+}
+"""What can keep the ledger from being written, and what to do about each."""
+
+_BY_SQLITE_NAME: tuple[tuple[str, str], ...] = (
+    ("SQLITE_FULL", "DISK_FULL"),
+    ("SQLITE_READONLY", "FILE_READ_ONLY"),
+    ("SQLITE_CANTOPEN", "FILE_READ_ONLY"),
+    ("SQLITE_PERM", "FILE_READ_ONLY"),
+    ("SQLITE_BUSY", "FILE_LOCKED"),
+    ("SQLITE_LOCKED", "FILE_LOCKED"),
+    ("SQLITE_CORRUPT", "FILE_CORRUPT"),
+    ("SQLITE_NOTADB", "FILE_CORRUPT"),
+)
+
+
+def write_fault_of(error: BaseException) -> str:
+    """The code, a key of `WRITE_FAULTS`, of what SQLite or the system reported."""
+    if isinstance(error, LedgerDamaged | TriggersDiffer):
+        return "FILE_CORRUPT"
+    name = getattr(error, "sqlite_errorname", "")
+    for prefix, code in _BY_SQLITE_NAME:
+        if name.startswith(prefix):
+            return code
+    return "DISK_FAULT"
 
 
 class RecordRefused(LedgerError):

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledger.chain import Head
-from ledger.errors import LedgerNotReady, LedgerUnavailable, RecordRefused
+from ledger.errors import WRITE_FAULTS, LedgerNotReady, LedgerUnavailable, RecordRefused
 from ledger.lock import LedgerLock
 from ledger.records import Record
 from ledger.statements import Appended
@@ -33,6 +34,18 @@ Places = tuple[Appended, ...]
 Done = tuple["asyncio.Future[Places]", Places | Exception]
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStatus:
+    """A running store as health shows it. `fault` is a code of `errors.WRITE_FAULTS`."""
+
+    healthy: bool
+    queued_rows: int
+    queue_limit_rows: int
+    fault: str | None
+    last_error: str | None
+    since_checkpoint_s: float | None  # None: none yet since the start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +68,7 @@ class Store:
         self._changed = threading.Condition()
         self._closing = False
         self._last_error: str | None = None
+        self._fault: str | None = None
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
 
@@ -93,6 +107,18 @@ class Store:
     @property
     def queued_rows(self) -> int:
         return self._queued_rows
+
+    def status(self) -> StoreStatus:
+        """How the writer is, for health: what waits, what failed last, when it checkpointed."""
+        at_s = self._writer.checkpointed_at_s
+        return StoreStatus(
+            healthy=self.healthy,
+            queued_rows=self._queued_rows,
+            queue_limit_rows=QUEUE_LIMIT_ROWS,
+            fault=None if self._last_error is None else self._fault,
+            last_error=self._last_error,
+            since_checkpoint_s=None if at_s is None else time.monotonic() - at_s,
+        )
 
     def append(self, records: Sequence[Record]) -> "Future[Places]":
         """A future of the records' places, set when they are durable: all of them, in order.
@@ -142,7 +168,8 @@ class Store:
                 raise LedgerUnavailable("the ledger is closed")
             if self._queued_rows + rows > QUEUE_LIMIT_ROWS:
                 raise LedgerUnavailable(
-                    f"the ledger's queue is full: {self._queued_rows} of {QUEUE_LIMIT_ROWS} rows"
+                    f"the ledger's queue is full: {self._queued_rows} of {QUEUE_LIMIT_ROWS} rows",
+                    "QUEUE_FULL",
                 )
             self._queue.append(pending)
             self._queued_rows += rows
@@ -192,7 +219,7 @@ class Store:
             results = self._writer.commit([pending.records for pending in batch])
         except LedgerUnavailable as error:
             self._failed(error)
-            results = [LedgerUnavailable(str(error)) for _ in batch]
+            results = [LedgerUnavailable(str(error), error.code) for _ in batch]
         else:
             self._last_error = None
         _deliver(batch, results)
@@ -211,8 +238,9 @@ class Store:
 
     def _failed(self, error: LedgerUnavailable) -> None:
         if self._last_error is None:
-            logger.error("The ledger can't be written: %s", error)
-        self._last_error = str(error)
+            advice = WRITE_FAULTS.get(error.code, "see the error")
+            logger.error("The ledger can't be written (%s): %s; %s.", error.code, error, advice)
+        self._last_error, self._fault = str(error), error.code
 
 
 def _deliver(batch: Sequence[_Pending], results: Sequence[Places | Exception]) -> None:

@@ -5,12 +5,19 @@ together or not at all, and the head in memory moves only when it is durable.
 """
 
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
 from ledger.chain import BadHead, Builder, Head
-from ledger.errors import LedgerDamaged, LedgerNotReady, LedgerUnavailable, RecordRefused
+from ledger.errors import (
+    LedgerDamaged,
+    LedgerNotReady,
+    LedgerUnavailable,
+    RecordRefused,
+    write_fault_of,
+)
 from ledger.open_work import OpenWork
 from ledger.reading import entry_hash_at, fetch_one, read_head
 from ledger.records import RECORDS, Record
@@ -54,6 +61,7 @@ class Writer:
         self._connection: sqlite3.Connection | None = None
         self._rows_since_checkpoint = 0
         self._pages_per_row = float(PAGES_PER_ROW_GUESS)
+        self.checkpointed_at_s: float | None = None  # by the monotonic clock
         self.head = Head()
         self.open()
 
@@ -103,7 +111,8 @@ class Writer:
             self._abandon()
             if isinstance(error, LedgerUnavailable):
                 raise
-            raise LedgerUnavailable(f"nothing was recorded: {error}") from error
+            code = write_fault_of(error)
+            raise LedgerUnavailable(f"nothing was recorded: {error}", code) from error
 
     def probe(self) -> None:
         """Returns when a transaction can be made durable; LedgerUnavailable when not."""
@@ -114,7 +123,8 @@ class Writer:
             connection.execute("COMMIT")
         except Exception as error:
             self._abandon()
-            raise LedgerUnavailable(f"the ledger's disk is still failing: {error}") from error
+            code = write_fault_of(error)
+            raise LedgerUnavailable(f"the ledger's disk is still failing: {error}", code) from error
 
     def checkpoint_due(self, *, idle: bool) -> bool:
         limit = WAL_PAGES_IDLE if idle else WAL_PAGES_BUSY
@@ -126,8 +136,10 @@ class Writer:
             found = fetch_one(self._connected(), "PRAGMA wal_checkpoint(PASSIVE)")
         except sqlite3.Error as error:
             self._abandon()
-            raise LedgerUnavailable(f"the ledger can't be checkpointed: {error}") from error
+            code = write_fault_of(error)
+            raise LedgerUnavailable(f"the ledger can't be checkpointed: {error}", code) from error
         pages = found[1]
+        self.checkpointed_at_s = time.monotonic()
         if self._rows_since_checkpoint and pages > 0:
             self._pages_per_row = pages / self._rows_since_checkpoint
         self._rows_since_checkpoint = 0

@@ -1,0 +1,169 @@
+"""A backup while the ledger is written, and a restore: each proved before it counts (LED-8)."""
+
+import sqlite3
+import threading
+
+import pytest
+from django.core.management import CommandError
+
+from ledger import backup as backup_module
+from ledger.backup import Manifest, back_up, manifest_of, note_of, read_manifest, restore
+from ledger.chain import checkpoint_of
+from ledger.store import Store
+from tests import factories
+from tests.factories import NOW_US
+from tests.ledger.commands import run
+from tests.ledger.tampering import fill, tamper, verified
+
+
+@pytest.fixture
+def filled(ledger_path):
+    with Store.open(ledger_path) as store:
+        fill(store)
+    return ledger_path
+
+
+def everything(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_backup_is_one_file_with_a_manifest_that_says_what_it_is(filled, tmp_path):
+    with Store.open(filled) as store:
+        head = store.head
+        made = back_up(filled, tmp_path / "copies", now_us=NOW_US)
+    assert isinstance(made, Manifest)
+    assert made.file == "ledger-20251124T160000Z.sqlite3"
+    assert everything(tmp_path / "copies") == [made.file, f"{made.file}.json"]
+    assert (made.rows, made.entry_hash) == (head.size, head.entry_hash.hex())
+    assert made.checkpoint == checkpoint_of(head)
+    assert read_manifest(tmp_path / "copies" / f"{made.file}.json") == made
+    assert read_manifest(note_of(filled)) == made
+    assert verified(tmp_path / "copies" / made.file, checkpoint=made.checkpoint).sound
+
+
+def test_a_ledger_that_is_written_all_the_while_gives_a_whole_snapshot(filled, tmp_path):
+    """Each commit has five rows: a copy has all of one or none, and the ledger goes on (LED-8)."""
+    stop = threading.Event()
+    with Store.open(filled) as store:
+        before = store.head.size
+
+        def write():
+            number = 1_000
+            while not stop.is_set():
+                rows = [factories.trace_event(number, event=str(part)) for part in range(5)]
+                store.append(rows).result()
+                number += 1
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            copies = [
+                back_up(filled, tmp_path / "copies", now_us=NOW_US + second * 1_000_000)
+                for second in range(5)
+            ]
+        finally:
+            stop.set()
+            writer.join()
+        after = store.head.size
+    sizes = [copy.rows for copy in copies]
+    assert all((size - before) % 5 == 0 for size in sizes)
+    assert sizes == sorted(sizes)
+    assert before <= sizes[0]
+    assert sizes[-1] <= after
+    assert verified(filled, checkpoint=copies[-1].checkpoint).sound
+
+
+def test_a_restored_ledger_continues_its_chain(filled, tmp_path):
+    made = back_up(filled, tmp_path / "copies", now_us=NOW_US)
+    done = restore(tmp_path / "copies" / made.file, tmp_path / "restored")
+    assert done == made
+    path = tmp_path / "restored" / "ledger.sqlite3"
+    with Store.open(path) as store:
+        assert store.append([factories.trace_event(77)]).result()[0].seq == made.rows + 1
+    assert verified(path, checkpoint=made.checkpoint, at_rest=True).sound
+
+
+def refused(answer, code, folder=None):
+    assert not isinstance(answer, Manifest)
+    assert answer.code == code
+    if folder is not None:
+        assert not folder.exists() or [n for n in everything(folder) if ".lock" not in n] == []
+    return True
+
+
+def test_an_existing_ledger_is_never_overwritten(filled, tmp_path):
+    made = back_up(filled, tmp_path / "copies", now_us=NOW_US)
+    before = filled.read_bytes()
+    file = tmp_path / "copies" / made.file
+    assert refused(restore(file, filled.parent), "TARGET_EXISTS")
+    assert filled.read_bytes() == before
+    assert refused(back_up(filled, tmp_path / "copies", now_us=NOW_US), "TARGET_EXISTS")
+    with Store.open(filled):
+        assert refused(restore(file, filled.parent), "TARGET_EXISTS")
+
+
+@pytest.mark.parametrize("where", [0.2, 0.5, 0.9])
+def test_a_backup_that_was_altered_is_not_restored(filled, tmp_path, where):
+    made = back_up(filled, tmp_path / "copies", now_us=NOW_US)
+    file = tmp_path / "copies" / made.file
+    content = bytearray(file.read_bytes())
+    content[int(len(content) * where)] ^= 1
+    file.write_bytes(content)
+    assert refused(restore(file, tmp_path / "to"), "MANIFEST_DIFFERS", tmp_path / "to")
+
+
+def test_a_forged_backup_with_a_manifest_to_match_is_not_restored(filled, tmp_path):
+    """Whoever alters the copy can write its size and hash: the chain still doesn't verify."""
+    made = back_up(filled, tmp_path / "copies", now_us=NOW_US)
+    file = tmp_path / "copies" / made.file
+    tamper(file, "UPDATE receipt SET tenant_id = 'other'")
+    text = manifest_of(file).read_text()
+    text = text.replace(made.sha256, backup_module.sha256_of(file))
+    text = text.replace(f'"size_bytes": {made.size_bytes}', f'"size_bytes": {file.stat().st_size}')
+    manifest_of(file).write_text(text)
+    assert refused(restore(file, tmp_path / "to"), "CHAIN_BROKEN", tmp_path / "to")
+
+
+def test_what_an_interrupted_backup_left_does_not_count(filled, tmp_path):
+    made = back_up(filled, tmp_path / "copies", now_us=NOW_US)
+    file = tmp_path / "copies" / made.file
+    manifest_of(file).unlink()
+    assert refused(restore(file, tmp_path / "to"), "NO_MANIFEST", tmp_path / "to")
+
+
+def test_a_damaged_ledger_gives_no_backup_and_nothing_half_made(filled, tmp_path):
+    tamper(filled, "UPDATE receipt SET tenant_id = 'other'")
+    copies = tmp_path / "copies"
+    assert refused(back_up(filled, copies, now_us=NOW_US), "CHAIN_BROKEN", copies)
+    assert not note_of(filled).exists()
+    none = tmp_path / "none.sqlite3"
+    assert refused(back_up(none, copies, now_us=NOW_US), "LEDGER_UNREADABLE", copies)
+
+
+def test_a_page_that_is_damaged_on_the_disk_gives_no_backup(filled, tmp_path):
+    connection = sqlite3.connect(filled)
+    root = connection.execute(
+        "SELECT rootpage FROM sqlite_master WHERE name = 'receipt_time'"
+    ).fetchone()[0]
+    connection.close()
+    with filled.open("r+b") as file:
+        file.seek((root - 1) * 4_096)
+        file.write(b"\xff" * 512)
+    copies = tmp_path / "copies"
+    assert refused(back_up(filled, copies, now_us=NOW_US), "PAGES_DAMAGED", copies)
+
+
+def test_a_disk_without_room_is_said_before_the_copy(filled, tmp_path, monkeypatch):
+    monkeypatch.setattr(backup_module, "SPARE_BYTES", 1 << 62)
+    copies = tmp_path / "copies"
+    assert refused(back_up(filled, copies, now_us=NOW_US), "NOT_ENOUGH_SPACE", copies)
+
+
+def test_the_commands_back_up_and_restore(filled, tmp_path):
+    status, out, _ = run("backup", str(tmp_path / "copies"), "--ledger", str(filled))
+    assert (status, "proved; root" in out) == (0, True)
+    file = next((tmp_path / "copies").glob("*.sqlite3"))
+    status, out, _ = run("restore", str(file), "--to", str(tmp_path / "to"))
+    assert (status, "proved; root" in out) == (0, True)
+    with pytest.raises(CommandError, match="TARGET_EXISTS"):
+        run("restore", str(file), "--to", str(tmp_path / "to"))
