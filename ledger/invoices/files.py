@@ -7,7 +7,7 @@ import json
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from json.scanner import py_make_scanner  # type: ignore[attr-defined] # stubs know the C one
 from typing import Any
 
@@ -134,9 +134,13 @@ class Tree:
         return Fields(value, line=line, column=column)
 
 
-def csv_rows(text: str) -> tuple[tuple[str, ...], Iterator[Fields]]:
-    """The names of the columns, and the rows by name; each is checked as it is reached."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+def csv_rows(text: str | Iterable[str]) -> tuple[tuple[str, ...], Iterator[Fields]]:
+    """The names of the columns, and the rows by name; each is checked as it is reached.
+
+    `text`: the whole, or its lines with their ends, which may be read as they are needed.
+    """
+    lines = io.StringIO(text, newline="") if isinstance(text, str) else text
+    reader = csv.reader(lines, strict=True)
     header = tuple(next(_checked(reader), ()))
     if len(header) > COLUMNS_LIMIT:
         raise Unreadable(

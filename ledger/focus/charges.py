@@ -1,0 +1,188 @@
+"""A receipt as FOCUS 1.2 charges: one row for each component of its cost (CST-9). Pure.
+
+Nothing is negotiated or prepaid here, so list, contracted, effective and billed cost are one. A
+charge's period is the quarter hour in which its request was accepted; its unit price is there
+where it is exact. Abstract units have the currency XXX, which ISO 4217 keeps for none.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, tzinfo
+
+import msgspec
+
+from ledger.focus.columns import COLUMNS
+from ledger.money import units_text
+from ledger.queries.charges import Charged
+from ledger.records import Receipt
+from ledger.spreadsheets import safe_cell
+from ledger.zones import QUARTER_US, day_start_us, to_local
+
+NO_CURRENCY = "XXX"
+CUSTOM = (
+    "x_RequestId", "x_ProviderRequestId", "x_Model", "x_ApiKey", "x_RouteId", "x_Priority",
+    "x_Status", "x_Simulated", "x_Unpriced", "x_RateTable",
+)  # fmt: skip
+HEADINGS = (*(column.name for column in COLUMNS), *CUSTOM)
+
+_TOKENS, _REQUESTS = "Tokens", "Requests"
+_NUMBERS = frozenset(column.name for column in COLUMNS if column.kind == "decimal")
+
+
+class Component(msgspec.Struct, frozen=True):
+    """A part of a cost. `meter`: its SkuMeter."""
+
+    meter: str
+    unit: str
+    quantity: int
+    pico: int
+    details: dict[str, int] = {}
+
+
+class Issuer(msgspec.Struct, frozen=True, kw_only=True):
+    """Who charges: the operator of the gateway, by the name that its tenants know."""
+
+    name: str = "Weighbridge"
+    account: str = "weighbridge"
+    service: str = "Inference gateway"
+
+
+def components(receipt: Receipt) -> Iterator[Component]:
+    """The parts with a quantity or a cost; their sum is the receipt's total, exactly."""
+    uncached = receipt.input_tokens - receipt.cached_input_tokens
+    meters = msgspec.json.decode(receipt.usage_json or "{}", type=dict[str, int])
+    parts = (
+        Component("Input Tokens", _TOKENS, uncached, receipt.cost_input_pico),
+        Component("Cached Input Tokens", _TOKENS, receipt.cached_input_tokens,
+                  receipt.cost_cached_input_pico),
+        Component("Output Tokens", _TOKENS, receipt.output_tokens, receipt.cost_output_pico),
+        Component("Other Meters", _REQUESTS, int(receipt.cost_other_pico != 0),
+                  receipt.cost_other_pico, meters),
+        Component("Fixed Price", _REQUESTS, int(receipt.cost_fixed_pico != 0),
+                  receipt.cost_fixed_pico),
+        Component("Retries and Hedges", _REQUESTS,
+                  max(1, receipt.attempts - 1) if receipt.cost_retry_and_hedge_pico else 0,
+                  receipt.cost_retry_and_hedge_pico),
+    )  # fmt: skip
+    return (part for part in parts if part.quantity or part.pico)
+
+
+class Rows:
+    """Makes rows of HEADINGS; what many receipts share is made once."""
+
+    def __init__(self, issuer: Issuer, zone: tzinfo, currencies: Mapping[str, str]) -> None:
+        self._issuer, self._zone = issuer, zone
+        self._currencies = {
+            version: name if len(name) == 3 and name.isascii() and name.isupper() else NO_CURRENCY
+            for version, name in currencies.items()
+        }
+        self._months: dict[int, tuple[str, str]] = {}
+        self._places = {name: place for place, name in enumerate(HEADINGS)}
+
+    def of(self, charged: Charged) -> Iterator[list[str]]:
+        """The rows of a receipt, in the order of its components."""
+        receipt = charged.receipt
+        common = self._common(charged)
+        for part in components(receipt):
+            yield self._cells(common | self._own(receipt, part))
+
+    def _common(self, charged: Charged) -> dict[str, str]:
+        receipt, issuer = charged.receipt, self._issuer
+        quarter = receipt.accepted_at_us - receipt.accepted_at_us % QUARTER_US
+        month = self._month(quarter)
+        currency = self._currencies.get(receipt.rate_table_version, NO_CURRENCY)
+        return {
+            "BillingAccountId": issuer.account,
+            "BillingAccountName": issuer.name,
+            "BillingAccountType": "Gateway",
+            "BillingCurrency": currency,
+            "PricingCurrency": currency,
+            "BillingPeriodStart": month[0],
+            "BillingPeriodEnd": month[1],
+            "ChargeCategory": "Usage",
+            "ChargeFrequency": "Usage-Based",
+            "ChargePeriodStart": _time(quarter),
+            "ChargePeriodEnd": _time(quarter + QUARTER_US),
+            "InvoiceIssuerName": issuer.name,
+            "PricingCategory": "Standard",
+            "ProviderName": issuer.name,
+            "PublisherName": issuer.name,
+            "ResourceId": receipt.request_id,
+            "ResourceType": "Inference request",
+            "ServiceCategory": "AI and Machine Learning",
+            "ServiceSubcategory": "Generative AI",
+            "ServiceName": issuer.service,
+            "SubAccountId": receipt.tenant_id,
+            "SubAccountName": receipt.tenant_id,
+            "SubAccountType": "Tenant",
+            "Tags": receipt.tags_json,
+            "x_RequestId": receipt.request_id,
+            "x_ProviderRequestId": charged.provider_request_id or "",
+            "x_Model": receipt.logical_model,
+            "x_ApiKey": receipt.key_id,
+            "x_RouteId": receipt.route_id or "",
+            "x_Priority": receipt.priority,
+            "x_Status": receipt.status,
+            "x_Simulated": "true" if receipt.simulated else "false",
+            "x_Unpriced": "true" if receipt.rate_key is None else "false",
+            "x_RateTable": receipt.rate_table_version,
+        }
+
+    def _own(self, receipt: Receipt, part: Component) -> dict[str, str]:
+        cost = units_text(part.pico)
+        price = _exact_price(part)
+        sku = receipt.rate_key or receipt.route_id or ""
+        meter = ("Batch " if receipt.priority == "batch" and part.unit == _TOKENS else "") + (
+            part.meter
+        )
+        details = {"x_Meter": part.meter} | {f"x_{name}": n for name, n in part.details.items()}
+        return {
+            "BilledCost": cost,
+            "ContractedCost": cost,
+            "EffectiveCost": cost,
+            "ListCost": cost,
+            "PricingCurrencyEffectiveCost": cost,
+            "ContractedUnitPrice": price,
+            "ListUnitPrice": price,
+            "PricingCurrencyContractedUnitPrice": price,
+            "PricingCurrencyListUnitPrice": price,
+            "ConsumedQuantity": str(part.quantity),
+            "ConsumedUnit": part.unit,
+            "PricingQuantity": str(part.quantity),
+            "PricingUnit": part.unit,
+            "ChargeDescription": f"{receipt.logical_model}: {meter.lower()}",
+            "SkuId": sku,
+            "SkuMeter": meter,
+            "SkuPriceDetails": json.dumps(details),
+            "SkuPriceId": f"{receipt.rate_table_version}/{sku}/{meter}",
+        }
+
+    def _cells(self, values: Mapping[str, str]) -> list[str]:
+        cells = [""] * len(HEADINGS)
+        for name, value in values.items():
+            cells[self._places[name]] = value if name in _NUMBERS else safe_cell(value)
+        return cells
+
+    def _month(self, at_us: int) -> tuple[str, str]:
+        """The billing period: the reporting zone's calendar month, as UTC times."""
+        local = to_local(at_us, self._zone)
+        key = local.year * 12 + local.month
+        if key not in self._months:
+            first = local.date().replace(day=1)
+            following = first.replace(
+                year=first.year + first.month // 12, month=first.month % 12 + 1
+            )
+            start, end = day_start_us(first, self._zone), day_start_us(following, self._zone)
+            self._months[key] = (_time(start), _time(end))
+        return self._months[key]
+
+
+def _exact_price(part: Component) -> str:
+    """The price of one unit, where cost / quantity is exact to a pico unit; else null."""
+    if not part.quantity or part.pico % part.quantity:
+        return ""
+    return units_text(part.pico // part.quantity)
+
+
+def _time(at_us: int) -> str:
+    return f"{datetime.fromtimestamp(at_us // 1_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
