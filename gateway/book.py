@@ -161,15 +161,19 @@ class Book:
             self._seen = tuple(self._states.values())
         return self._seen
 
-    def take(self, hold: Hold, tokens: int) -> None:
-        """Take a slot, KV room and money at once; the decision has checked that they are there."""
+    def take(self, hold: Hold, tokens: int | None) -> None:
+        """Take a slot, KV room and money at once; the decision has checked that they are there.
+
+        `tokens` count towards the tenant's minute, as one request; None: it was counted before.
+        """
         if hold.reservation_id in self._holds:
             raise ValueError(f"{hold.reservation_id} is held already")
         self._holds[hold.reservation_id] = hold
         account = self._tenants[hold.tenant_id]
         account.in_flight += 1
         account.pending_pico += hold.cost_pico
-        account.count(hold.taken_at_us, tokens)
+        if tokens is not None:
+            account.count(hold.taken_at_us, tokens)
         route = self._routes[hold.route_id]
         route.kv_held_tokens += hold.kv_tokens
         route.holds += 1

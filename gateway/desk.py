@@ -95,7 +95,9 @@ class Desk:
             max_cost_pico=max_cost_pico,
         )
 
-    def weigh(self, request: InferenceRequest, now_us: int) -> Weighed:
+    def weigh(
+        self, request: InferenceRequest, now_us: int, *, trace_id: str | None = None
+    ) -> Weighed:
         """Decide on a request and, where it is accepted, take what it reserves."""
         configuration, policy = self.configuration, self.configuration.policy
         rates = configuration.rates_at(now_us)
@@ -109,12 +111,12 @@ class Desk:
             evaluations=configuration.evaluations,
         )
         decision = decide(request, policy.routes, context, policy)
-        records: list[Record] = self._snapshots_to_file(states)
+        records: list[Record] = self.snapshots_to_file(states)
         records.append(self._decision_record(request, decision, tenant, states, now_us, rates))
         chosen = next((s for s in states if s.route_id == decision.route_id), None)
         snapshot = chosen.snapshot if chosen else None
         snapshot_revision = snapshot.revision if snapshot else None
-        records.append(self._trace(request, decision, now_us, snapshot_revision))
+        records.append(self._trace(request, decision, now_us, snapshot_revision, trace_id))
         if decision.status == "rejected" or decision.route_id is None:
             return Weighed(
                 request=request, decision=decision, rates=rates, policy_revision=policy.revision,
@@ -143,7 +145,7 @@ class Desk:
         self.book.take(hold, decision.reserve_kv_tokens)
         return hold
 
-    def _snapshots_to_file(self, states: tuple[RouteState, ...]) -> list[Record]:
+    def snapshots_to_file(self, states: tuple[RouteState, ...]) -> list[Record]:
         """Return the snapshots that this decision saw and the ledger has not (SPEC 2)."""
         rows: list[Record] = []
         filed, last = self._filed_snapshots, self._looked_at
@@ -215,6 +217,7 @@ class Desk:
         decision: Decision,
         now_us: int,
         snapshot_revision: int | None,
+        trace_id: str | None,
     ) -> TraceEvent:
         accepted = decision.status == "accepted"
         budget = request.budget
@@ -233,6 +236,7 @@ class Desk:
                 }
             ).decode(),
             snapshot_revision=snapshot_revision,
+            trace_id=trace_id,
         )
 
 

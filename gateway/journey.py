@@ -1,75 +1,38 @@
-"""One request's way: count -> decide -> reserve -> attempt -> settle -> reply.
+"""One request's way: count -> decide -> reserve -> attempts -> settle -> reply.
 
-Each accepted request is driven by a task of its own, so that its receipt is filed whatever becomes
-of the connection that asked for it. Nothing leaves for a provider before the reservation is
-durable, and a receipt is durable before it is handed on (LED-1, LED-4, LED-6).
+Each accepted request is driven by a task of its own (`gateway.driving`), so that its receipt is
+filed whatever becomes of the connection that asked for it. Nothing leaves for a provider before its
+reservation is durable, and a receipt is durable before it is handed on (LED-1, LED-4, LED-6).
 """
 
 import asyncio
 import itertools
-import logging
 import secrets
-import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from gateway import metrics
 from gateway.clock import Clock
-from gateway.desk import UNKNOWN_BOUND_US, Desk, Weighed
+from gateway.desk import Desk, Weighed
+from gateway.driving import Driver, filed_as
 from gateway.ids import request_id as make_request_id
-from gateway.phases import measured
-from gateway.piece_log import PieceLog
 from gateway.policy.reasons import REASONS
 from gateway.policy.values import InferenceRequest
-from gateway.providers.base import Attempted, Call, Provider
-from gateway.providers.outcomes import Completed, Outcome, Timings, Unknown
-from gateway.settling import closing_records, refusal_receipt
-from gateway.submission import Delta, Ended, Filed, Refusal, Submission
+from gateway.providers.base import Provider
+from gateway.route_health import RouteHealth
+from gateway.run import Run, primary_leg
+from gateway.settling import refusal_receipt
+from gateway.submission import Delta, Ended, Refusal, Submission
 from gateway.tokenizers import count_chat_for
-from ledger.errors import LedgerError, RecordRefused
-from ledger.rates import Usage
-from ledger.records import CapacitySnapshotRecord, IdempotencyKey, Receipt, Record
-from ledger.store import Appended, LedgerUnavailable, Store
+from gateway.traffic import Traffic
+from ledger.records import CapacitySnapshotRecord, IdempotencyKey, Record
+from ledger.store import LedgerUnavailable, Store
 
-log = logging.getLogger(__name__)
-
-CLOSING_RETRY_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
-"""How long an end that is known waits for a ledger that can't be written; then it stays open and
-becomes unknown at the next start."""
-TRIES_BEFORE_TELLING = 4
-"""After so many tries (1.6 s) the caller is told that its receipt is pending, and not kept on."""
-CANCEL_SECONDS = 30.0
-"""How long a backend may take to acknowledge a cancel; after it the attempt's end is unknown."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Run:
-    """An accepted request on its way. The API reads it; only the journey changes it."""
-
-    request_id: str
-    created_us: int
-    logical_model: str
-    route_id: str
-    identity_id: str
-    fingerprint: str
-    simulated: bool
-    degraded_from: str | None
-    submission: Submission = field(repr=False)
-    weighed: Weighed = field(repr=False)
-    pieces: PieceLog = field(default_factory=PieceLog, repr=False)
-    attempt: Attempted | None = field(default=None, repr=False)
-    started_us: int | None = None
-    first_piece_us: int | None = None
-    first_byte_us: int | None = None
-    tokens: int = 0
-    cancel_reason: str | None = None
-    patience: asyncio.Timeout | None = field(default=None, repr=False)
-
-    def kept_output(self) -> tuple[bool, int]:
-        """Return whether the answer is over, and how many characters of it memory holds."""
-        return self.pieces.ended, self.pieces.size_chars
+CLIENT_GONE = "CLIENT_GONE"
+"""The caller's connection closed before its answer was whole."""
+CLIENT_CANCELLED = "CLIENT_CANCELLED"
+"""The caller asked for the cancel by name."""
 
 
 class Journey:
@@ -79,10 +42,20 @@ class Journey:
         self, *, desk: Desk, store: Store, providers: Mapping[str, Provider], clock: Clock
     ) -> None:
         self.desk = desk
+        self.health = RouteHealth(desk.book, desk.configuration.policy, store.append)
         self._store = store
-        self._providers = providers
         self._clock = clock
+        self._traffic = Traffic()
+        self._driver = Driver(
+            desk=desk,
+            store=store,
+            providers=providers,
+            clock=clock,
+            health=self.health,
+            traffic=self._traffic,
+        )
         self._driving: set[asyncio.Task[None]] = set()
+        self._runs: dict[str, Run] = {}
 
     async def admit(self, submission: Submission) -> Refusal | Run:
         """Return the refusal or the accepted run, each durable in the ledger.
@@ -100,12 +73,16 @@ class Journey:
         """
         request = await self._measured(submissions[0])
         taken: list[Weighed] = []
+        trace = submissions[0].trace
         while len(taken) < len(submissions):  # without an await: none is weighed in between
             if taken:
                 request = msgspec.structs.replace(request, request_id=self._new_id())
-            weighed = self.desk.weigh(request, self._clock.now_us())
+            now_us = self._clock.now_us()
+            weighed = self.desk.weigh(request, now_us, trace_id=trace.trace_id if trace else None)
+            self._traffic.request(now_us)
             if weighed.hold is None or weighed.route is None:
                 return await self._refuse(weighed, withdrawn=taken)
+            self.health.sent(weighed.route.route_id, now_us)
             taken.append(weighed)
         rows = [row for weighed in taken for row in weighed.records]
         try:
@@ -114,6 +91,7 @@ class Journey:
             for weighed in taken:
                 if weighed.hold is not None:
                     self.desk.book.settle(weighed.hold, 0)
+                    self.health.unsent(weighed.hold.route_id, self._clock.now_us())
             self.desk.snapshots_lost(tuple(rows))
             raise
         return tuple(map(self._begun, taken, submissions))
@@ -123,21 +101,17 @@ class Journey:
 
     def _begun(self, weighed: Weighed, submission: Submission) -> Run:
         """Return a durable, accepted request's run, under way."""
-        route = weighed.route
-        if route is None:
-            raise ValueError("only an accepted request runs")
         run = Run(
             request_id=weighed.request.request_id,
             created_us=weighed.decided_at_us,
             logical_model=weighed.request.logical_model,
-            route_id=route.route_id,
-            identity_id=route.identity_id,
-            fingerprint=("sim-" if route.provider_kind == "simulator" else "") + route.identity_id,
-            simulated=route.provider_kind == "simulator",
-            degraded_from=weighed.decision.degraded_from,
             submission=submission,
             weighed=weighed,
+            legs=[primary_leg(weighed)],
+            # One attempt, or one that streams: what has gone to the caller can't be taken back.
+            direct=submission.stream or self.desk.configuration.policy.attempts.limit == 1,
         )
+        self._runs[run.request_id] = run
         task = asyncio.create_task(self._drive(run), name=f"journey {run.request_id}")
         self._driving.add(task)
         task.add_done_callback(self._driving.discard)
@@ -160,8 +134,24 @@ class Journey:
                 run.first_byte_us = self._clock.now_us()
 
     async def cancel(self, run: Run) -> None:
-        """Pass a cancel on to the backend; the receipt says whether it was acknowledged."""
-        self._cancel(run, "CLIENT_GONE")
+        """Pass a cancel on to the backends; the receipt says whether it was acknowledged."""
+        self._driver.cancel(run, CLIENT_GONE)
+
+    async def cancel_by_name(self, tenant_id: str, request_id: str, wait_s: float) -> bool | None:
+        """Cancel a tenant's running request; returns whether its receipt is there within `wait_s`.
+
+        None: no such request of this tenant is running. Asked again, it waits for the same end.
+        """
+        run = self._runs.get(request_id)
+        if run is None or run.weighed.request.tenant_id != tenant_id:
+            return None
+        self._driver.cancel(run, CLIENT_CANCELLED)
+        try:
+            async with asyncio.timeout(wait_s):
+                await run.ended.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def drain(self, seconds: float) -> None:
         """Wait for what runs, then cancel what is left and wait for its receipts."""
@@ -204,6 +194,7 @@ class Journey:
         for each in reversed(withdrawn):
             if each.hold is not None:
                 self.desk.book.withdraw(each.hold)
+                self.health.unsent(each.hold.route_id, self._clock.now_us())
         decision = weighed.decision
         code = decision.reason_code or "INVALID_REQUEST"
         receipt = refusal_receipt(weighed, self._clock.now_us())
@@ -228,143 +219,14 @@ class Journey:
             limits=tuple((item.name, item.limit, item.observed) for item in decision.limits),
             conditional_on=decision.conditional_on,
             caller_action=REASONS[code].caller_action,
-            filed=_filed(receipt, appended),
+            filed=filed_as(receipt, appended),
         )
 
     async def _drive(self, run: Run) -> None:
-        """Run the attempt to its end and file it; nothing that happens here escapes a receipt."""
-        finish_reason = None
         try:
-            outcome = await self._attempt(run)
-        except asyncio.CancelledError:
-            outcome = _lost("SHUTDOWN", run)
-        except Exception as fault:  # an adapter's fault must not cost the request its receipt
-            # Without its message: that could quote a prompt or an answer (SEC-1).
-            where = "".join(traceback.format_tb(fault.__traceback__))
-            kind = type(fault).__name__
-            log.error("%s broke the adapter of %s.0\n%s", kind, run.request_id, where)
-            outcome = _lost("ADAPTER_FAULT", run)
-        if isinstance(outcome, Completed):
-            finish_reason = outcome.finish_reason
-        try:
-            filed = await self._close_somehow(run, outcome)
-        except LedgerError as fault:
-            log.error(
-                "the end of %s is not in the ledger: %s", run.request_id, type(fault).__name__
-            )
-            self._leave_unknown(run)
-            run.pieces.append(LedgerUnavailable("the end could not be recorded"))
-            return
-        run.pieces.append(Ended(finish_reason=finish_reason, filed=filed))
-
-    async def _attempt(self, run: Run) -> Outcome:
-        weighed, submission = run.weighed, run.submission
-        route = weighed.route
-        if route is None:
-            raise ValueError("only an accepted request is attempted")
-        attempt = self._providers[route.provider_kind].start(
-            Call(
-                attempt_id=f"{run.request_id}.0",
-                route=route,
-                tenant_id=weighed.request.tenant_id,
-                priority=weighed.request.priority,
-                input_tokens=weighed.decision.input_tokens,
-                max_output_tokens=weighed.request.budget.max_output_tokens,
-                messages=submission.messages,
-                schema=submission.schema,
-                tools_json=submission.tools_json,
-                parameters=submission.parameters,
-                ignore_eos=submission.ignore_eos,
-                seed=submission.seed,
-            )
-        )
-        run.attempt, run.started_us = attempt, self._clock.now_us()
-        if weighed.hold is not None:
-            self.desk.book.sent(weighed.hold, run.started_us)
-        loop = asyncio.get_running_loop()
-        ends_at_us = weighed.decided_at_us + weighed.request.budget.deadline_us
-        left_s = max(0, ends_at_us - run.started_us) / 1e6
-        alarm = loop.call_later(left_s, self._cancel, run, "DEADLINE_EXCEEDED")
-        if run.cancel_reason is not None:
-            attempt.cancel(run.cancel_reason)
-        outcome: Outcome | None = None
-        patience = asyncio.timeout(CANCEL_SECONDS if run.cancel_reason is not None else None)
-        try:
-            async with patience:
-                run.patience = patience
-                async for event in attempt.events():
-                    if isinstance(event, Outcome):
-                        outcome = event
-                        break
-                    if run.first_piece_us is None:
-                        run.first_piece_us = self._clock.now_us()
-                    run.tokens += event.tokens
-                    run.pieces.append(event)
-        except TimeoutError:
-            if not patience.expired():
-                raise
-            return _lost("CANCEL_NOT_ACKNOWLEDGED", run)
+            await self._driver.drive(run)
         finally:
-            alarm.cancel()
-            run.patience = None
-        return outcome or _lost("STREAM_WITHOUT_END", run)
-
-    def _cancel(self, run: Run, reason: str) -> None:
-        if run.cancel_reason is None:
-            run.cancel_reason = reason
-            if run.attempt is not None:
-                run.attempt.cancel(reason)
-            if run.patience is not None:
-                run.patience.reschedule(asyncio.get_running_loop().time() + CANCEL_SECONDS)
-
-    async def _close_somehow(self, run: Run, outcome: Outcome) -> Filed:
-        """Close it, without the backend's own report where that can't be priced or recorded."""
-        try:
-            return await self._close(run, outcome)
-        except (RecordRefused, ValueError) as fault:
-            log.error("%s reported an unusable end: %s", run.request_id, type(fault).__name__)
-            return await self._close(run, _lost("UNUSABLE_REPORT", run))
-
-    async def _close(self, run: Run, outcome: Outcome) -> Filed:
-        weighed = run.weighed
-        timings = measured(
-            outcome.timings,
-            decided_at_us=weighed.decided_at_us,
-            started_at_us=run.started_us,
-            first_piece_us=run.first_piece_us,
-            first_byte_us=run.first_byte_us,
-        )
-        rows, receipt = closing_records(
-            weighed,
-            replace(outcome, timings=timings),
-            self._clock.now_us(),
-        )
-        appended = await self._commit_patiently(run, rows)
-        if isinstance(outcome, Unknown):
-            self._leave_unknown(run)
-        elif weighed.hold is not None:
-            self.desk.book.settle(weighed.hold, receipt.cost_total_pico)
-        metrics.request_ended(receipt)
-        return _filed(receipt, appended)
-
-    def _leave_unknown(self, run: Run) -> None:
-        """Keep the money held; slot and KV return when the declared bound has passed (LED-6)."""
-        weighed = run.weighed
-        if weighed.hold is not None:
-            deadline_us = weighed.request.budget.deadline_us
-            bound_us = weighed.decided_at_us + deadline_us + UNKNOWN_BOUND_US
-            self.desk.book.leave_unknown(weighed.hold, bound_us)
-
-    async def _commit_patiently(self, run: Run, rows: tuple[Record, ...]) -> tuple[Appended, ...]:
-        """Try until the ledger takes the rows; the caller is told early that its end is pending."""
-        for tries, delay in enumerate(CLOSING_RETRY_SECONDS, start=1):
-            try:
-                return await self._store.commit(rows)
-            except LedgerUnavailable:
-                if tries == TRIES_BEFORE_TELLING:
-                    run.pieces.append(LedgerUnavailable("the end could not be recorded yet"))
-                await asyncio.sleep(delay)
-        return await self._store.commit(rows)
+            del self._runs[run.request_id]
 
 
 def _claim(weighed: Weighed, submission: Submission) -> tuple[Record, ...]:
@@ -379,21 +241,4 @@ def _claim(weighed: Weighed, submission: Submission) -> tuple[Record, ...]:
             request_id=weighed.request.request_id,
             claimed_at_us=weighed.decided_at_us,
         ),
-    )
-
-
-def _lost(reason: str, run: Run) -> Unknown:
-    """Return the outcome of an attempt that was lost sight of: unknown, never failed (PRV-2)."""
-    return Unknown(
-        reason=reason,
-        usage=Usage(input_tokens=run.weighed.decision.input_tokens, output_tokens=run.tokens),
-        usage_source="counted",
-        timings=Timings(),
-    )
-
-
-def _filed(receipt: Receipt, appended: tuple[Appended, ...]) -> Filed:
-    last = appended[-1]
-    return Filed(
-        receipt=receipt, seq=last.seq, prev_hash=last.prev_hash, entry_hash=last.entry_hash
     )

@@ -75,6 +75,24 @@ _turned_away = Counter(
     ["reason"],
     registry=REGISTRY,
 )
+_attempts = Counter(
+    "weighbridge_attempts",
+    "Attempts that have ended, by kind (primary, retry, fallback, hedge) and how they ended.",
+    ["kind", "route", "status"],
+    registry=REGISTRY,
+)
+_steps = Counter(
+    "weighbridge_attempt_decisions",
+    "What followed an attempt: what was asked (ended, hedge_due) and what was done, or none.",
+    ["asked", "action"],
+    registry=REGISTRY,
+)
+_breaker_changes = Counter(
+    "weighbridge_breaker_changes",
+    "Changes of a route's circuit breaker, by the state that it went to.",
+    ["route", "state"],
+    registry=REGISTRY,
+)
 _free_kv_tokens = Gauge(
     "weighbridge_route_free_kv_tokens",
     "Free KV tokens in a route's last snapshot; see the snapshot's time for its age.",
@@ -168,6 +186,21 @@ def request_ended(receipt: Receipt) -> None:
     ):
         if value_us is not None:
             _child(histogram, route, priority).observe(value_us / 1e6)
+
+
+def attempt_ended(kind: str, route_id: str, status: str) -> None:
+    """Count an attempt's end; its receipt may have others beside it."""
+    _child(_attempts, kind, _route(route_id), status).inc()
+
+
+def step_taken(asked: str, action: str) -> None:
+    """Count an answer to what follows an attempt."""
+    _child(_steps, asked, action).inc()
+
+
+def breaker_changed(route_id: str, state: str) -> None:
+    """Count a change of a route's breaker."""
+    _child(_breaker_changes, _route(route_id), state).inc()
 
 
 def turned_away(reason: str) -> None:

@@ -183,6 +183,7 @@ class Runtime:
             # From here to the end without an await: no decision sees a half of it.
             desk.configuration = configuration
             self._open_routes(desk, configuration)
+            self.journey.health.reconfigure(configuration.policy)
             self.observe_routes()
         if kinds & {ApiKey, ApiKeyRevocation}:
             self.keys = KeyRing(stored.active_api_keys(connection))
@@ -210,6 +211,7 @@ class Runtime:
         """Give the book the newest snapshot of every route."""
         desk = self.journey.desk
         desk.book.give_back_due(self.clock.now_us())
+        self.journey.health.tick(self.clock.now_us())
         for route in desk.configuration.policy.routes:
             provider = self.providers.get(route.provider_kind)
             snapshot = provider.snapshot(route) if provider else None

@@ -1,13 +1,20 @@
-"""How a request ends on paper: its attempt's end, its settlement and its receipt.
+"""How a request and each of its attempts end on paper: events, settlements and the receipt.
 
-Pure but for the book: values in, rows out. Every accepted request is posted, voided or left open
-as an unknown; every request, rejected ones too, gets one receipt (LED-1, LED-6).
+Pure: values in, rows out. Every attempt's reservation is posted, voided or left open as an
+unknown; every request, rejected ones too, gets one receipt (LED-1, LED-6). Each attempt is priced
+at its own route and model (CST-8): the one that answers is the receipt's components, the others
+together its retries and hedges.
 """
 
+from collections.abc import Sequence
+
+import msgspec
 import orjson
 
 from gateway.desk import Weighed
+from gateway.policy.values import Route
 from gateway.providers.outcomes import Completed, Outcome, Rejected, Timings, Unknown, error_code
+from ledger.money import int64
 from ledger.rate_lookup import Priced, price
 from ledger.rates import Cost, batch_priced
 from ledger.receipt_cost import meters_json
@@ -16,47 +23,97 @@ from ledger.records import AttemptEvent, Receipt, Record, Settlement
 NOTHING = Cost(input_pico=0, cached_input_pico=0, output_pico=0, fixed_pico=0)
 
 
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt that has ended: where it was, what it held, what became of it."""
+
+    ordinal: int
+    route: Route
+    reservation_id: str
+    reserved_pico: int
+    input_tokens: int  # as counted with the route's tokenizer
+    tokenizer_revision: str | None
+    outcome: Outcome
+    ended_at_us: int
+    reasons: tuple[str, ...] = ()  # why it was on this route
+    snapshot_revision: int | None = None
+    degraded_from: str | None = None
+
+    @property
+    def ran(self) -> bool:
+        return not isinstance(self.outcome, Rejected)
+
+
+def primary(weighed: Weighed, outcome: Outcome, ended_at_us: int) -> Tried:
+    """Return the ended first attempt of an accepted request."""
+    route, decision = weighed.route, weighed.decision
+    if route is None:
+        raise ValueError(f"{weighed.request.request_id} was not accepted; it has a refusal_receipt")
+    return Tried(
+        ordinal=0,
+        route=route,
+        reservation_id=weighed.request.request_id,
+        reserved_pico=decision.cost_pico or 0,
+        input_tokens=decision.input_tokens,
+        tokenizer_revision=decision.tokenizer_revision,
+        outcome=outcome,
+        ended_at_us=ended_at_us,
+        reasons=decision.reasons,
+        snapshot_revision=weighed.snapshot_revision,
+        degraded_from=decision.degraded_from,
+    )
+
+
 def refusal_receipt(weighed: Weighed, ended_at_us: int) -> Receipt:
     """Return the receipt of a rejected request: nothing ran, nothing is owed."""
     return _receipt(
-        weighed, ended_at_us, status="rejected", code=weighed.decision.reason_code,
-        outcome=None, cost=NOTHING, rate_key=None, attempts=0,
+        weighed, None, ended_at_us, status="rejected", code=weighed.decision.reason_code,
+        cost=NOTHING, rate_key=None, attempts=0, beside_pico=0,
     )  # fmt: skip
 
 
-def closing_records(
-    weighed: Weighed, outcome: Outcome, ended_at_us: int
-) -> tuple[tuple[Record, ...], Receipt]:
-    """Return the rows that close an accepted request, the receipt last, and the receipt.
+def priced_attempt(weighed: Weighed, tried: Tried) -> tuple[Cost, str | None]:
+    """Return what an attempt cost at its own route or model, and the key of its rate (CST-8).
+
+    What a provider refused cost nothing, and where there is no price no key is named. Raises
+    ValueError for a usage that can't be priced or whose cost no column could hold.
+    """
+    if not tried.ran:
+        return NOTHING, None
+    usage, route = tried.outcome.usage, tried.route
+    batch = batch_priced(weighed.request.priority)
+    priced = price(
+        weighed.rates, (route.route_id, route.identity_id), usage, batch=batch,
+        at_us=weighed.decided_at_us, place=("", route.region, ""),
+    )  # fmt: skip
+    try:
+        int64(max(usage.input_tokens, usage.output_tokens), "tokens")
+        if isinstance(priced, Priced):
+            int64(priced.cost.total_pico, "cost_pico")
+    except OverflowError as fault:
+        raise ValueError(str(fault)) from fault
+    return (priced.cost, priced.key) if isinstance(priced, Priced) else (NOTHING, None)
+
+
+def attempt_records(weighed: Weighed, tried: Tried) -> tuple[Record, ...]:
+    """Return the rows of an attempt's end: its events and, unless it is unknown, its settlement.
 
     An unknown is not settled: its money stays held until evidence or a named person settles it.
-    What an unknown is known to have generated is priced on its receipt all the same.
+    What it is known to have generated is priced all the same. Raises ValueError as
+    `priced_attempt`.
     """
-    request, route = weighed.request, weighed.route
-    if route is None:
-        raise ValueError(f"{request.request_id} was not accepted; it has a refusal_receipt")
-    ran = not isinstance(outcome, Rejected)
-    cost, rate_key = NOTHING, None
-    if ran:
-        batch = batch_priced(request.priority)
-        keys = (route.route_id, route.identity_id)
-        priced = price(
-            weighed.rates, keys, outcome.usage, batch=batch,
-            at_us=weighed.decided_at_us, place=("", route.region, ""),
-        )  # fmt: skip
-        if isinstance(priced, Priced):
-            cost, rate_key = priced.cost, priced.key
-    code = error_code(outcome)
-    rows: list[Record] = _cancel_events(request.request_id, outcome.timings, ended_at_us)
+    request_id, outcome, ran = weighed.request.request_id, tried.outcome, tried.ran
+    cost, rate_key = priced_attempt(weighed, tried)
+    attempt_id = f"{request_id}.{tried.ordinal}"
+    rows: list[Record] = _cancel_events(request_id, attempt_id, outcome.timings, tried.ended_at_us)
     rows.append(
         AttemptEvent(
-            attempt_id=f"{request.request_id}.0",
-            request_id=request.request_id,
+            attempt_id=attempt_id,
+            request_id=request_id,
             event="ended",
-            at_us=ended_at_us,
+            at_us=tried.ended_at_us,
             outcome=outcome.status,
             provider_request_id=outcome.provider_request_id,
-            error_code=code,
+            error_code=error_code(outcome),
             input_tokens=outcome.usage.input_tokens if ran else 0,
             cached_input_tokens=outcome.usage.cached_input_tokens if ran else 0,
             output_tokens=outcome.usage.output_tokens if ran else 0,
@@ -68,20 +125,45 @@ def closing_records(
         )
     )
     if not isinstance(outcome, Unknown):
-        rows.append(_settlement(weighed, cost.total_pico, ended_at_us))
-    receipt = _receipt(
-        weighed, ended_at_us, status=outcome.status, code=code,
-        outcome=outcome if ran else None, cost=cost, rate_key=rate_key, attempts=1,
+        rows.append(_settlement(request_id, tried, cost.total_pico))
+    return tuple(rows)
+
+
+def receipt_of(
+    weighed: Weighed, tries: Sequence[Tried], answering: Tried, ended_at_us: int
+) -> Receipt:
+    """Return the receipt of an accepted request: the end of `answering` is the request's own.
+
+    The other attempts are its retries, fallbacks and hedges; what they cost is one component. An
+    unknown one among them doesn't make the request unknown.
+    """
+    cost, rate_key = priced_attempt(weighed, answering)
+    beside_pico = sum(
+        priced_attempt(weighed, each)[0].total_pico for each in tries if each is not answering
+    )
+    return _receipt(
+        weighed, answering, ended_at_us, status=answering.outcome.status,
+        code=error_code(answering.outcome), cost=cost, rate_key=rate_key,
+        attempts=len(tries), beside_pico=beside_pico,
     )  # fmt: skip
-    rows.append(receipt)
-    return tuple(rows), receipt
 
 
-def _cancel_events(request_id: str, timings: Timings, ended_at_us: int) -> list[Record]:
+def closing_records(
+    weighed: Weighed, outcome: Outcome, ended_at_us: int
+) -> tuple[tuple[Record, ...], Receipt]:
+    """Return the rows that close a request of one attempt, the receipt last, and the receipt."""
+    tried = primary(weighed, outcome, ended_at_us)
+    receipt = receipt_of(weighed, (tried,), tried, ended_at_us)
+    return (*attempt_records(weighed, tried), receipt), receipt
+
+
+def _cancel_events(
+    request_id: str, attempt_id: str, timings: Timings, ended_at_us: int
+) -> list[Record]:
     if timings.cancel_ack_us is None:
         return []
     return [
-        AttemptEvent(attempt_id=f"{request_id}.0", request_id=request_id, event=event, at_us=at_us)
+        AttemptEvent(attempt_id=attempt_id, request_id=request_id, event=event, at_us=at_us)
         for event, at_us in (
             ("cancel_sent", ended_at_us - timings.cancel_ack_us),
             ("cancel_acknowledged", ended_at_us),
@@ -89,24 +171,25 @@ def _cancel_events(request_id: str, timings: Timings, ended_at_us: int) -> list[
     ]
 
 
-def _settlement(weighed: Weighed, spent_pico: int, ended_at_us: int) -> Settlement:
+def _settlement(request_id: str, tried: Tried, spent_pico: int) -> Settlement:
     """Posted where something was spent, voided where nothing was; an overrun is posted in full."""
-    reserved_pico = weighed.decision.cost_pico or 0
     return Settlement(
-        reservation_id=weighed.request.request_id,
-        request_id=weighed.request.request_id,
+        reservation_id=tried.reservation_id,
+        request_id=request_id,
         kind="posted" if spent_pico else "voided",
-        settled_at_us=ended_at_us,
+        settled_at_us=tried.ended_at_us,
         cost_pico=spent_pico,
-        overrun_pico=max(0, spent_pico - reserved_pico),
+        overrun_pico=max(0, spent_pico - tried.reserved_pico),
     )
 
 
 def _receipt(
-    weighed: Weighed, ended_at_us: int, *, status: str, code: str | None,
-    outcome: Outcome | None, cost: Cost, rate_key: str | None, attempts: int,
+    weighed: Weighed, tried: Tried | None, ended_at_us: int, *, status: str, code: str | None,
+    cost: Cost, rate_key: str | None, attempts: int, beside_pico: int,
 ) -> Receipt:  # fmt: skip
-    request, decision, route = weighed.request, weighed.decision, weighed.route
+    request, decision = weighed.request, weighed.decision
+    route = tried.route if tried else None
+    outcome = tried.outcome if tried and tried.ran else None
     timings = outcome.timings if outcome else Timings()
     usage = outcome.usage if outcome else None
     itl = timings.itl
@@ -124,17 +207,17 @@ def _receipt(
         logical_model=request.logical_model,
         identity_id=route.identity_id if route else None,
         route_id=route.route_id if route else None,
-        route_reason=" ".join(decision.reasons) if route else (decision.reason_code or ""),
+        route_reason=" ".join(tried.reasons) if tried else (decision.reason_code or ""),
         policy_revision=weighed.policy_revision,
         prediction_revision=route.prediction.revision if route else None,
-        snapshot_revision=weighed.snapshot_revision,
+        snapshot_revision=(tried or weighed).snapshot_revision,
         rate_table_version=weighed.rates.version,
         rate_key=rate_key,
-        tokenizer_revision=decision.tokenizer_revision,
+        tokenizer_revision=tried.tokenizer_revision if tried else decision.tokenizer_revision,
         release_id=decision.release_id,
         arm=decision.arm,
-        degraded_from=decision.degraded_from,
-        input_tokens=usage.input_tokens if usage else decision.input_tokens,
+        degraded_from=tried.degraded_from if tried else None,
+        input_tokens=usage.input_tokens if usage else (tried or decision).input_tokens,
         cached_input_tokens=usage.cached_input_tokens if usage else 0,
         output_tokens=usage.output_tokens if usage else 0,
         usage_source=outcome.usage_source if outcome else None,
@@ -156,8 +239,8 @@ def _receipt(
         cost_output_pico=cost.output_pico,
         cost_fixed_pico=cost.fixed_pico,
         cost_other_pico=cost.other_pico,
-        cost_retry_and_hedge_pico=0,
-        cost_total_pico=cost.total_pico,
+        cost_retry_and_hedge_pico=beside_pico,
+        cost_total_pico=cost.total_pico + beside_pico,
         cost_estimated_pico=decision.cost_pico,
         terminal_error_code=code,
         schema_valid=None if schema_valid is None else int(schema_valid),

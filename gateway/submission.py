@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from gateway.policy.values import Priority, UserPath
+from gateway.trace_context import TraceContext
 from ledger.records import Receipt
 
 
@@ -83,6 +84,7 @@ class Submission:
     seed: int | None = None
     parameters: Parameters = field(default_factory=Parameters)
     claim: Claim | None = None
+    trace: TraceContext | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

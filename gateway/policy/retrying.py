@@ -42,7 +42,14 @@ MISCONFIGURED: Final = frozenset(
 """The route is of no use to anyone until somebody repairs it: no retry helps, another route may."""
 
 OURS: Final = frozenset(
-    {"SHUTDOWN", "ADAPTER_FAULT", "UNUSABLE_REPORT", "PROCESS_ENDED", "CANCEL_NOT_ACKNOWLEDGED"}
+    {
+        "SHUTDOWN",
+        "GATEWAY_FAULT",
+        "ADAPTER_FAULT",
+        "UNUSABLE_REPORT",
+        "PROCESS_ENDED",
+        "CANCEL_NOT_ACKNOWLEDGED",
+    }
 )
 """Ends that say nothing against the provider's health."""
 

@@ -11,10 +11,11 @@ from gateway import configuration as configured
 from gateway.book import Book
 from gateway.clock import VirtualClock
 from gateway.desk import Desk
-from gateway.journey import Journey, Run
+from gateway.journey import Journey
 from gateway.policy.values import CapacitySnapshot, Route
 from gateway.providers.base import Call
 from gateway.providers.outcomes import Outcome
+from gateway.run import Run
 from gateway.runtime import enter_tenants
 from gateway.submission import Caller, Delta, Ended, Message, Refusal, Submission
 from ledger.reading import connect_read_only

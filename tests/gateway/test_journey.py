@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from gateway import journey as module
+from gateway import driving as module
 from gateway.providers.outcomes import Cancelled, Completed, Rejected, Timings
 from gateway.submission import Delta, Refusal
 from ledger.errors import LedgerUnavailable

@@ -1,0 +1,150 @@
+"""What the ledger keeps of a question after the first attempt, and its answer made again (RTE-3).
+
+The request itself is in the record of its admission; everything else that `next_step` was given is
+here, by value or by the revision that holds it.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from gateway.policy import replay
+from gateway.policy.attempting import Step, Story, next_step
+from gateway.policy.comparing import Comparison
+from gateway.policy.replay import RouteInput, SnapshotOf, canonical, digest
+from gateway.policy.values import (
+    AdmissionContext,
+    Evaluation,
+    InferenceRequest,
+    RoutePolicy,
+    RouteState,
+    TenantState,
+    Value,
+)
+from ledger.rates import RateTable
+
+CODE_REVISION: Final = f"{replay.CODE_REVISION}/attempts-1"
+"""Of the deciding code: filters and estimates are those of admission. Whoever changes what
+`next_step` returns for any input raises the second part."""
+
+
+class StepInputs(Value, frozen=True, kw_only=True):
+    """What `next_step` was given besides the request."""
+
+    tenant: TenantState
+    now_us: int
+    policy_revision: str
+    rate_table_version: str
+    evaluations_seq: int
+    routes: tuple[RouteInput, ...]
+    story: Story
+
+
+class RecordedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A question and its answer as the ledger has them."""
+
+    request_id: str
+    action: str
+    reason: str
+    ordinal: int | None
+    route_id: str | None
+    decided_at_us: int
+    policy_revision: str
+    rate_table_version: str
+    code_revision: str
+    inputs_json: str
+    decision_json: str
+    digest: bytes
+
+
+def route_inputs(states: Iterable[RouteState]) -> tuple[RouteInput, ...]:
+    """Return the states with every snapshot replaced by its revision."""
+    return tuple(
+        [
+            RouteInput(
+                route_id=state.route_id,
+                healthy=state.healthy,
+                snapshot_revision=state.snapshot.revision if state.snapshot else None,
+                reserved_since_kv_tokens=state.reserved_since_kv_tokens,
+                accepted_since=state.accepted_since,
+                probes_in_flight=state.probes_in_flight,
+            )
+            for state in states
+        ]
+    )
+
+
+def step_again(
+    request: InferenceRequest,
+    inputs: StepInputs,
+    policy: RoutePolicy,
+    rates: RateTable,
+    snapshots: SnapshotOf,
+    evaluations: tuple[Evaluation, ...],
+) -> Step:
+    """Return the step that recorded inputs lead to (RTE-3, RTE-4)."""
+    states = tuple(
+        [
+            RouteState(
+                route_id=each.route_id,
+                healthy=each.healthy,
+                snapshot=None
+                if each.snapshot_revision is None
+                else snapshots(each.route_id, each.snapshot_revision),
+                reserved_since_kv_tokens=each.reserved_since_kv_tokens,
+                accepted_since=each.accepted_since,
+                probes_in_flight=each.probes_in_flight,
+            )
+            for each in inputs.routes
+        ]
+    )
+    context = AdmissionContext(
+        now_us=inputs.now_us,
+        tenant=inputs.tenant,
+        route_states=states,
+        rates=rates,
+        evaluations=evaluations,
+    )
+    return next_step(request, context, policy, inputs.story)
+
+
+def decode_step_inputs(inputs_json: str) -> StepInputs:
+    """Return recorded inputs; msgspec.ValidationError where the text is not one's."""
+    return msgspec.json.decode(inputs_json, type=StepInputs)
+
+
+def not_comparable(recorded: RecordedStep) -> Comparison:
+    """Return that another revision of the code decided, and which."""
+    line = f"decided by code revision {recorded.code_revision}; this is {CODE_REVISION}"
+    return Comparison(request_id=recorded.request_id, verdict="not_comparable", differences=(line,))
+
+
+def compare_step(recorded: RecordedStep, inputs: StepInputs, again: Step) -> Comparison:
+    """Return whether step, digest and columns are, byte for byte, what comes out again."""
+    text = canonical(again)
+    differences = []
+    if text != recorded.decision_json:
+        differences.append(f"step: recorded {recorded.decision_json}, again {text}")
+    if digest(recorded.inputs_json, recorded.decision_json) != recorded.digest:
+        differences.append("digest: it is not the hash of the recorded inputs and step")
+    said = {
+        "request_id": again.request_id,
+        "action": again.action,
+        "reason": again.reason,
+        "ordinal": again.ordinal,
+        "route_id": again.route_id,
+        "decided_at_us": inputs.now_us,
+        "policy_revision": inputs.policy_revision,
+        "rate_table_version": inputs.rate_table_version,
+    }
+    differences += [
+        f"column {name}: recorded {getattr(recorded, name)}, again {value}"
+        for name, value in said.items()
+        if getattr(recorded, name) != value
+    ]
+    return Comparison(
+        request_id=recorded.request_id,
+        verdict="different" if differences else "identical",
+        differences=tuple(differences),
+    )
