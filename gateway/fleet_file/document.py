@@ -90,9 +90,10 @@ def write_fleet(fleet: Fleet) -> str:
     """The file of a fleet: reading it gives the fleet again."""
     tree = named(fleet)
     names = {identity_id(each): name for name, each in fleet.identities.items()}
-    for element in (*_referring(tree), *_rates(tree)):
-        field = "key" if "key" in element else "identity_id"
-        element[field] = names.get(element[field], element[field])
+    for _, element in _referring(tree):
+        element["identity_id"] = names.get(element["identity_id"], element["identity_id"])
+    for rate in _rates(tree):
+        rate["key"] = names.get(rate["key"], rate["key"])
     for route in tree.get("policy", {}).get("routes", []):
         known = fleet.identities.get(route["identity_id"])
         if known is not None and known.tokenizer_revision == route["tokenizer_revision"]:
@@ -120,12 +121,21 @@ def _resolve(tree: dict[str, Any]) -> Iterator[Fault]:
             )
         by_name[name] = identity
     by_id = {identity_id(each): each for each in by_name.values()}
-    for element in _referring(tree):
-        identity = by_name.get(element["identity_id"]) or by_id.get(element["identity_id"])
+    for path, element in _referring(tree):
+        name = element["identity_id"]
+        identity = by_name.get(name) or by_id.get(name)
         if identity is not None:
             element["identity_id"] = identity_id(identity)
-            if "provider_kind" in element:  # a route
+            if path[0] == "policy":  # a route
                 element.setdefault("tokenizer_revision", identity.tokenizer_revision)
+        elif not name.startswith(ID_PREFIX):
+            yield Fault(
+                path=(*path, "identity_id"),
+                what="the file has no identity of this name",
+                action="Correct the name, add the identity, or give the id of a registered one",
+            )
+            if path[0] == "policy":
+                element.setdefault("tokenizer_revision", "")  # nothing to be missed beside that
     for rate in _rates(tree):
         if rate["key"] in by_name:
             rate["key"] = identity_id(by_name[rate["key"]])
@@ -138,11 +148,16 @@ def _resolve(tree: dict[str, Any]) -> Iterator[Fault]:
             )
 
 
-def _referring(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every route and evaluation that names an identity in a text."""
-    for element in (*_list(tree.get("policy"), "routes"), *_list(tree, "evaluations")):
-        if isinstance(element, dict) and isinstance(element.get("identity_id"), str):
-            yield element
+def _referring(tree: Mapping[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Every route and evaluation that names an identity in a text, with its path."""
+    places: tuple[tuple[Path, object, str], ...] = (
+        (("policy", "routes"), tree.get("policy"), "routes"),
+        (("evaluations",), tree, "evaluations"),
+    )
+    for path, holder, name in places:
+        for index, element in enumerate(_list(holder, name)):
+            if isinstance(element, dict) and isinstance(element.get("identity_id"), str):
+                yield (*path, index), element
 
 
 def _rates(tree: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

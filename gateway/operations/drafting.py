@@ -116,6 +116,6 @@ def moved(in_force: str | None, based_on: str | None, what: str) -> Refused | No
     seen = f"is based on {based_on}" if based_on else "does not say what it is based on"
     return Refused(
         code="MOVED",
-        message=f"The {what} in force is {in_force or 'none'}, and this {seen}. Look at what "
+        message=f"The {what} is {in_force or 'none'}, and this {seen}. Look at what "
         f"differs, then publish with based_on set to {in_force or 'nothing'}.",
     )

@@ -59,7 +59,7 @@ def planned(fleet: Fleet, seen: Seen) -> FleetPlan:
 
 def _identities(plan: FleetPlan, fleet: Fleet, now: Around) -> Mapping[str, ModelIdentity]:
     new: dict[str, ModelIdentity] = {}
-    for name, identity in fleet.identities.items():
+    for name, identity in sorted(fleet.identities.items()):
         record = identity_record(identity)
         if record.identity_id not in now.identities and record.identity_id not in new:
             new[record.identity_id] = record
@@ -68,7 +68,7 @@ def _identities(plan: FleetPlan, fleet: Fleet, now: Around) -> Mapping[str, Mode
 
 
 def _tenants(plan: FleetPlan, fleet: Fleet, now: Around, seen: Seen) -> Mapping[str, Quota]:
-    for name, quota in fleet.tenants.items():
+    for name, quota in sorted(fleet.tenants.items()):
         before = now.quotas.get(name)
         if before == quota:
             continue

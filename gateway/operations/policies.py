@@ -150,7 +150,7 @@ def _published(
         return _taken(policy.revision)
     current = policy_in_force(connection)
     in_force = current.revision if current else None
-    overtaken = moved(in_force, based_on, "policy")
+    overtaken = moved(in_force, based_on, "policy in force")
     if overtaken is not None:
         return overtaken
     if current is not None and msgspec.structs.replace(current, revision="") == (

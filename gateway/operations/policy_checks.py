@@ -139,14 +139,16 @@ def price_faults(policy: RoutePolicy, around: Around) -> Iterator[Fault]:
             if tenants:
                 yield Fault(
                     path=("routes", index),
-                    what=f"it has no price in {table.version}, and {tenants[0]} has a cost budget",
+                    what=f"route {route.route_id} has no price in {table.version}, and {tenants[0]} has a "
+                    "cost budget",
                     action="Publish rates for the route or its model identity first",
                 )
 
 
 def has_budget(quota: Quota) -> bool:
     """Whether a tenant's requests are refused on a model without a price."""
-    return quota.budget_pico is not None or quota.default_max_cost_pico is not None
+    limits = (quota.budget_pico, quota.day_budget_pico, quota.default_max_cost_pico)
+    return any(limit is not None for limit in limits)
 
 
 def reaches(quota: Quota, route: Route) -> bool:

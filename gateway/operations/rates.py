@@ -94,7 +94,7 @@ class PublishRates(Operation, frozen=True, kw_only=True):
                 return missing_draft(self.version, self.draft_revision)
             table = msgspec.json.decode(draft.body_json, type=RateTable)
             based_on = based_on or draft.based_on
-        overtaken = moved(latest_version(connection), based_on, "last published rate table")
+        overtaken = moved(latest_version(connection), based_on, "rate table published last")
         if overtaken is not None:
             return overtaken
         soonest = earliest_us(connection, seen.now_us) or seen.now_us
@@ -104,7 +104,7 @@ class PublishRates(Operation, frozen=True, kw_only=True):
         current = policy_in_force(connection)
         if current is not None:
             with_it = replace(around(connection, seen.now_us), rate_tables=(table,))
-            faults += price_faults(current, with_it)
+            faults += [replace(each, path=("rates",)) for each in price_faults(current, with_it)]
         if faults:
             return refused(INVALID, faults, named(table))
         before = stored.rate_table_in_effect(connection, effective_us)

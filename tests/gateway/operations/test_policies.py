@@ -192,7 +192,7 @@ def test_where_a_cost_budget_applies_every_route_needs_a_price(fleet):
     assert [each.split(",")[0] for each in said.problems] == [
         "routes[fresh-v1].identity_id: no such model identity is registered. Register it first: "
         "register_identity",
-        "routes[fresh-v1]: it has no price in rates-1",
+        "routes[fresh-v1]: route fresh-v1 has no price in rates-1",
     ]
     assert "research-lab has a cost budget" in said.problems[1]
     # Without a budget that reaches its region nothing is missed.
