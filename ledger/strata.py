@@ -285,7 +285,7 @@ def _sum_tail(parts: Sequence[StratumTail], exceeding: int) -> float:
         return exceedance_probability(
             only.baseline_count, only.rank, only.canary_count, only.exceeding
         )
-    mass = np.ones(1)
+    mass: npt.NDArray[np.float64] = np.ones(1)
     for part in parts:
         mass = np.convolve(
             mass, beta_binomial_mass(part.baseline_count, part.rank, part.canary_count)

@@ -11,7 +11,6 @@ from fractions import Fraction
 
 import msgspec
 
-from gateway.control import rolling
 from gateway.control.overlay import can_cut
 from gateway.control.publication import PREFIX
 from gateway.control.rolling import Rollout
@@ -22,6 +21,7 @@ from ledger.queries import objectives as stored
 from ledger.queries import worst
 from ledger.queries.slo import slo_status
 from ledger.records import ControlAction, SloEvaluation
+from ledger.rollouts import PERMILLE, window_of
 from ledger.slo import DAY_US, HOUR_US, ActionKind, SloDefinition
 from ledger.slo_burn import SloStatus, WindowBurn
 from ledger.slo_control import STEP_US, Circumstances, Memory, Mode, Phase, Step, after_window
@@ -194,13 +194,13 @@ def _canary_worse(
     An e-value of the bad requests by arm since the step began: it holds at any time (REL-6).
     """
     for rollout in around.rollouts:
-        start_us, _ = rolling.rollouts.window_of(rollout.plan, rollout.progress)
+        start_us, _ = window_of(rollout.plan, rollout.progress)
         if rollout.plan.key != "request" or start_us >= end_us:
             continue
         baseline, canary = worst.bad_by_arm(
             connection, definition, rollout.plan.release_id, start_us, end_us
         )
-        share = Fraction(rollout.permille, rolling.rollouts.PERMILLE)
+        share = Fraction(rollout.permille, PERMILLE)
         counted = BadCounts(share=share, baseline_bad=baseline, canary_bad=canary)
         if evidence([counted]).stops:
             return rollout.plan.rollout_id
@@ -208,7 +208,8 @@ def _canary_worse(
 
 
 def _phase(record: ControlAction) -> Phase:
-    return msgspec.convert(record.phase, type=Phase)
+    phase: Phase = msgspec.convert(record.phase, type=Phase)
+    return phase
 
 
 def _evidence(definition: SloDefinition, status: SloStatus) -> str:

@@ -5,7 +5,7 @@ from the ledger and the time alone, so that a pass after a crash is the pass tha
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -60,10 +60,7 @@ def plan_pass(connection: sqlite3.Connection, now_us: int, *, mode: Mode = "auto
         rollouts=live,
     )
     evaluated = list(objectives.due(connection, around))
-    states = _states(connection) | {one.row.slo_id: one.row.state for one in evaluated}
-    frozen = any(state in BURNING for state in states.values()) or any(
-        one.kind == "freeze_rollouts" for one in publication.in_force(connection)
-    )
+    frozen = is_frozen(connection, {one.row.slo_id: one.row.state for one in evaluated})
     worse = {one.rolls_back for one in evaluated} if mode == "automatic" else set()
     steps = [
         step
@@ -85,6 +82,17 @@ def plan_pass(connection: sqlite3.Connection, now_us: int, *, mode: Mode = "auto
         windows=len(evaluated),
         actions=len(entered),
         rollout_steps=len(steps),
+    )
+
+
+def is_frozen(connection: sqlite3.Connection, newer: Mapping[str, str] | None = None) -> bool:
+    """Whether an objective burns too fast, or a freeze is in force: rollouts go no further up.
+
+    `newer`: states by objective that are not in the ledger yet (REL-4).
+    """
+    states = {**_states(connection), **(newer or {})}
+    return any(state in BURNING for state in states.values()) or any(
+        one.kind == "freeze_rollouts" for one in publication.in_force(connection)
     )
 
 

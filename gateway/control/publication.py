@@ -80,6 +80,20 @@ def publish(
     return records, wanted
 
 
+def overlaid(
+    base: RoutePolicy, actions: Sequence[InForce], *, published: int, now_us: int
+) -> RoutePolicyRecord | None:
+    """The revision derived from a policy that is being declared; None where no action changes it.
+
+    `published`: how many there are with the declared one.
+    """
+    wanted = derived(base, actions)
+    if same_rules(wanted, base):
+        return None
+    wanted = msgspec.structs.replace(wanted, revision=_revision(base.revision, published + 1))
+    return _record(wanted, now_us, DERIVED_BY)
+
+
 def _revision(of: str, number: int) -> str:
     """A name that no other revision has: the declared one it comes from, and a running number."""
     return f"{of.partition('+')[0]}+{number}"

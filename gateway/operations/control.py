@@ -15,7 +15,7 @@ from ledger.records import ActionOverride, SloDefinitionRecord
 from ledger.rollups.tables import QUARTER, grain_us
 from ledger.slo import ActionKind, SloDefinition
 from ledger.slo_book import OBJECTIVES_LIMIT, REVISIONS_LIMIT
-from ledger.slo_control import Phase
+from ledger.slo_control import Mode, Phase
 from ledger.slo_rules import problems
 from ledger.slo_text import from_json, to_json
 
@@ -38,7 +38,8 @@ class EvaluateSlos(Operation, frozen=True, kw_only=True):
         if at_us > seen.now_us:
             message = "--at lies in the future; name a time that has passed"
             return Refused(code="INVALID_REQUEST", message=message)
-        found = planning.plan_pass(seen.connection, at_us, mode=settings.CONTROL_MODE)
+        mode: Mode = settings.CONTROL_MODE
+        found = planning.plan_pass(seen.connection, at_us, mode=mode)
         if not found.records:
             return Refused(code="NOTHING_DUE", message="No window is closed and not evaluated.")
         return Plan(

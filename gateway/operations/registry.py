@@ -11,12 +11,13 @@ from gateway.operations import (
     policies,
     rates,
     reconciliation,
+    releases,
     routes,
     tenants,
 )
 from gateway.operations.base import Operation, Refused
 
-MODULES = (control, fleet, keys, policies, rates, reconciliation, routes, tenants)
+MODULES = (control, fleet, keys, policies, rates, reconciliation, releases, routes, tenants)
 
 
 def _found() -> dict[str, type[Operation]]:
