@@ -1,4 +1,4 @@
-"""An OpenAI-shaped upstream that does each fault on command, byte for byte.
+"""An OpenAI- or KServe-shaped upstream that does each fault on command, byte for byte.
 
 In a test: `async with FaultServer() as upstream: upstream.plan = Plan(die_after=3)`. As a process
 of its own (load and fault runs): `python -m tests.faults.server PORT`; then PUT /plan with a
@@ -11,10 +11,11 @@ import json
 import sys
 from dataclasses import asdict, dataclass, field
 
-from tests.faults.plan import Plan, Step, steps, whole_body
+from tests.faults.plan import Plan, Step, refusal_body, steps, whole_body
 
 EXCHANGES_LIMIT = 10_000
 BODY_LIMIT_BYTES = 16 << 20
+ANSWERED = ("/chat/completions", "/generate", "/generate_stream")
 METRICS = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -58,6 +59,9 @@ class FaultServer:
         self.plans: list[Plan] = []  # each for one request, before `plan`
         self.exchanges: list[Exchange] = []
         self.metrics = METRICS
+        self.stored: dict[str, bytes] = {}  # what a GET of a path is answered with
+        self.asked: list[str] = []  # the paths that were asked for by GET, but /metrics
+        self.is_ready = True
         self.arrived = asyncio.Event()
         self._port, self._connections = port, 0
         self._serving: set[asyncio.Task] = set()
@@ -76,6 +80,10 @@ class FaultServer:
     @property
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -104,7 +112,7 @@ class FaultServer:
             length = min(int(headers.get("content-length", 0)), BODY_LIMIT_BYTES)
             body = await reader.readexactly(length)
             method, target, _ = line.split(" ")
-            if not target.endswith("/chat/completions"):
+            if method != "POST" or not target.endswith(ANSWERED):
                 await self._control(writer, method, target, body)
                 begun = b""
                 continue
@@ -127,8 +135,16 @@ class FaultServer:
             begun = b"" if watching.cancelled() else watching.result()
 
     async def _control(self, writer, method: str, target: str, body: bytes) -> None:
-        answer = b"{}"
-        if target == "/metrics":
+        answer, status = b"{}", b"200 OK"
+        if method == "GET" and target != "/metrics":
+            self.asked = [*self.asked[-EXCHANGES_LIMIT:], target]
+        if target.startswith("/v2/") and not self.is_ready:
+            status = b"503 Not Ready"
+        elif target in self.stored:
+            answer = self.stored[target]
+        elif target.startswith("/v1/"):
+            status = b"404 Not Found"
+        elif target == "/metrics":
             answer = self.metrics.encode()
         elif (method, target) == ("PUT", "/plan"):
             self.plan = Plan(**json.loads(body))
@@ -136,7 +152,8 @@ class FaultServer:
             answer = json.dumps([exchange.told() for exchange in self.exchanges]).encode()
         elif target == "/plan":
             answer = json.dumps(asdict(self.plan)).encode()
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(answer) + answer)
+        head = b"HTTP/1.1 %b\r\ncontent-length: %d\r\n\r\n" % (status, len(answer))
+        writer.write(head + answer)
         await writer.drain()
 
 
@@ -165,6 +182,14 @@ class Answering:
             self._tear()
             return False
         await asyncio.sleep(plan.head_delay_s)
+        sent = self._exchange.request
+        sent = sent.get("parameters", sent) if plan.protocol == "kserve" else sent
+        refused = [name for name in plan.refuses if name in sent]
+        if refused:
+            body = refusal_body(plan, refused)
+            length = {"content-length": str(len(body))}
+            self._head("application/json", length, status=plan.refuse_status)
+            return await self._write(body, chunked=False)
         if plan.status != 200 or plan.whole:
             body = whole_body(plan) if plan.whole else b'{"error": {"message": "planned"}}'
             self._head("application/json", {"content-length": str(len(body))})
@@ -209,9 +234,9 @@ class Answering:
             exchange.tokens_generated += left
             exchange.tokens_after_disconnect += left
 
-    def _head(self, content_type: str, more: dict[str, str]) -> None:
+    def _head(self, content_type: str, more: dict[str, str], *, status: int | None = None) -> None:
         fields = {"content-type": content_type, **more, **self._plan.headers}
-        lines = [f"HTTP/1.1 {self._plan.status} Planned"]
+        lines = [f"HTTP/1.1 {status or self._plan.status} Planned"]
         lines += [f"{name}: {value}" for name, value in fields.items()]
         self._writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
 

@@ -18,6 +18,18 @@ def route(base_url="http://127.0.0.1:9/v1", *, model="tiny", capabilities=(), **
     )
 
 
+def kserve_route(origin="http://127.0.0.1:9", *, model="faulty", capabilities=(), **settings):
+    """A route to a server of the Open Inference Protocol, whose outputs are counted by o200k."""
+    query = "&".join(f"{name}={value}" for name, value in settings.items())
+    return make.route(
+        "kserve-1",
+        provider_kind="kserve",
+        address=f"kserve:{origin}?model={model}" + (f"&{query}" if query else ""),
+        capabilities=capabilities,
+        tokenizer_revision="o200k_base/chat-1",
+    )
+
+
 def call(of=None, **fields):
     """A call of 11 input tokens and at most 64 output tokens."""
     given = {

@@ -3,17 +3,21 @@
 import asyncio
 
 from gateway.clock import SystemClock
+from gateway.providers.kserve import KServeProvider
 from gateway.providers.openai import OpenAIProvider, Patience
 from gateway.providers.outcomes import Outcome
 from ledger.rates import Usage
 from tests.faults.plan import Plan, text_of
 from tests.faults.server import FaultServer
-from tests.gateway.providers.calls import call, route
+from tests.gateway.providers.calls import call, kserve_route, route
 
 TEXT = text_of(Plan())
 WHOLE = Usage(input_tokens=11, output_tokens=8)
 LIMIT_S = 20  # that a test hangs, not how fast it is
 BRIEF = Patience(silence_s=0.2, tail_s=0.2)  # where silence is what is tested
+
+
+PROVIDERS = {"openai": OpenAIProvider, "kserve": KServeProvider}
 
 
 class Upstream:
@@ -30,13 +34,18 @@ class Upstream:
         return await whole(self.start(**fields))
 
 
-def against(scenario, *, patience=None, credential=None, **settings):
+def against(
+    scenario, *, kind="openai", patience=None, credential=None, capabilities=(), **settings
+):
     """Run a scenario with an upstream; further keywords are settings of the route's address."""
 
     async def run():
         async with asyncio.timeout(LIMIT_S), FaultServer() as server:
-            declared = route(server.base_url, **settings)
-            provider = OpenAIProvider(
+            if kind == "openai":
+                declared = route(server.base_url, capabilities=capabilities, **settings)
+            else:
+                declared = kserve_route(server.origin, capabilities=capabilities, **settings)
+            provider = PROVIDERS[kind](
                 [declared],
                 clock=SystemClock(),
                 credential={"EXAMPLE_KEY": credential}.get,
@@ -59,11 +68,12 @@ async def whole(attempt):
     return "".join(piece.text for piece in pieces), outcome
 
 
-def ended(plan, *, patience=None, credential=None, call_fields=None, **settings):
+def ended(plan, *, kind="openai", patience=None, credential=None, call_fields=None, **settings):
     """(text, outcome) of one attempt under a plan."""
     fields = call_fields or {}
     return against(
         lambda upstream: upstream.outcome(plan, **fields),
+        kind=kind,
         patience=patience,
         credential=credential,
         **settings,

@@ -1,0 +1,45 @@
+"""SEC-3: no route leads the gateway to a link-local address or a cloud's metadata service."""
+
+import asyncio
+
+import pytest
+
+from gateway.providers.backend_address import BadAddress, is_off_limits
+from gateway.providers.guarded_resolver import GuardedResolver
+from gateway.providers.openai_address import backend_of
+from tests import policy_factories as make
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "169.254.169.254", "169.254.0.1", "[fe80::1]", "[fe80::1%25eth0]", "[fd00:ec2::254]",
+        "[::ffff:169.254.169.254]", "100.100.100.200", "168.63.129.16", "metadata.google.internal",
+        "METADATA.google.internal.", "metadata", "[::]", "224.0.0.1",
+        "0.0.0.0",  # noqa: S104 - refused here, bound nowhere
+        "2852039166", "0xA9FEA9FE", "0251.0376.0251.0376", "169.16689662",
+    ],
+)  # fmt: skip
+def test_an_address_off_limits_is_refused_unless_the_settings_allow_it(host):
+    address = f"openai:http://{host}/v1?model=a"
+    route = make.route("real-1", provider_kind="openai", address=address, capabilities=())
+    with pytest.raises(BadAddress, match="link-local or metadata address"):
+        backend_of(route)
+    assert backend_of(route, allow_link_local=True).model == "a"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "::1", "10.0.0.7", "192.168.1.2", "fd12::7", "gpu-7.internal"],
+)
+def test_a_host_of_ones_own_is_no_business_of_this_check(host):
+    assert not is_off_limits(host)
+
+
+def test_a_name_is_checked_again_by_what_it_leads_to():
+    async def resolved(host):
+        return await GuardedResolver().resolve(host, 80)
+
+    assert asyncio.run(resolved("localhost"))[0]["host"] in ("127.0.0.1", "::1")
+    with pytest.raises(OSError, match="link-local or metadata"):
+        asyncio.run(resolved("169.254.169.254"))
