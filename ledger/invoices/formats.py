@@ -72,7 +72,7 @@ def read(
     names: list[str] = []
     for number, content in enumerate(files):
         try:
-            name, page = _page(text_of(content), format_name)
+            name, page = _page(text_of(content), format_name, names[0] if names else None)
             pages.append(page)
             names.append(name)
             _check_follows(hashes, names, pages)
@@ -105,11 +105,11 @@ def _refused_ask(
     return None
 
 
-def _page(text: str, format_name: str | None) -> tuple[str, Page]:
+def _page(text: str, format_name: str | None, before: str | None) -> tuple[str, Page]:
     if not text.strip():
         raise Unreadable("EMPTY_FILE", "there is nothing in it", 1)
     if format_name is None:
-        format_name, tree = _detected(text)
+        format_name, tree = _detected(text, before)
     else:
         tree = Tree(text) if FORMATS[format_name].shape == "json" else None
     found = FORMATS[format_name]
@@ -127,8 +127,11 @@ def _page(text: str, format_name: str | None) -> tuple[str, Page]:
     return format_name, page
 
 
-def _detected(text: str) -> tuple[str, Tree | None]:
-    """The format by content, with the document where it was parsed to know."""
+def _detected(text: str, before: str | None) -> tuple[str, Tree | None]:
+    """The format by content, with the document where it was parsed to know.
+
+    A page of empty buckets is of the report `before` it.
+    """
     start = text.lstrip()
     if not start.startswith(("{", "[")):
         header = csv_rows(text)[0]
@@ -147,6 +150,8 @@ def _detected(text: str) -> tuple[str, Tree | None]:
         for result in tree.fields(item, "a bucket").items("results"):
             fields = tree.fields(result, "a result")
             return _named_by(fields), tree
+    if before is not None and FORMATS[before].shape == "json":
+        return before, tree
     raise Unreadable(
         "AMBIGUOUS_FORMAT", f"all its buckets are empty, so it could be any report; {_named()}", 1
     )

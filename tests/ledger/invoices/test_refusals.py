@@ -101,7 +101,7 @@ def test_anthropics_cents_must_be_a_text():
 
 def test_pages_make_one_report_and_are_checked_against_each_other():
     first, last = page(FIRST, more=True), page(SECOND)
-    found = whole(first, last, format_name="openai_costs")
+    found = whole(first, last)
     assert (len(found.lines), len(found.buckets)) == (1, 2)
     assert refused(first, first).code == "REPEATED_FILE"
     assert refused(page(FIRST), page(changed(quantity=1))).code == "AFTER_LAST_PAGE"
