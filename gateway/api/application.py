@@ -14,6 +14,7 @@ from gateway.api.auth import (
     SCOPE_RECEIPTS,
     SCOPE_REPORTS,
 )
+from gateway.api.capabilities import CapabilityMatrix
 from gateway.api.errors import Failure
 from gateway.api.headers import repeated_problem
 from gateway.api.health import Health
@@ -77,6 +78,7 @@ class Application:
         report = Reports(ports)
         outcomes = Outcomes(ports, body_limit_bytes)
         operating = Operations(ports, body_limit_bytes)
+        matrix = CapabilityMatrix(ports)
         chat = ChatCompletions(ports, body_limit_bytes)
         self.table = Table(
             (
@@ -92,6 +94,7 @@ class Application:
                 ),
                 self._keyed("POST", "/api/v1/requests/{id}/outcome", "outcome", outcomes.one),
                 self._keyed("POST", "/api/v1/outcomes", "outcomes", outcomes.bulk),
+                self._keyed("GET", "/api/v1/capabilities", "capabilities", matrix.shown),
                 self._keyed("GET", OPERATIONS, "operations", operating.listed),
                 self._keyed("POST", f"{OPERATIONS}/{{id}}", "operation", operating.perform),
                 _open("/healthz", "healthz", health.alive),

@@ -18,6 +18,7 @@ URLS = {
     ("GET", "/api/v1/releases"): "receipts reports",
     ("POST", "/api/v1/requests/{id}/outcome"): "inference receipts",
     ("POST", "/api/v1/outcomes"): "inference receipts",
+    ("GET", "/api/v1/capabilities"): "receipts",
     ("GET", "/api/v1/operations"): "operate administer",
     ("POST", "/api/v1/operations/{id}"): "operate administer",
     ("GET", "/healthz"): "",
