@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gateway.policy import attempt_replay
 from gateway.policy.comparing import Comparison, Recorded, compare, not_comparable
 from gateway.policy.replay import CODE_REVISION, DecisionInputs, decode_inputs
 from gateway.policy.values import CapacitySnapshot, Evaluation, RoutePolicy
 from ledger.queries import configuration
 from ledger.queries import decisions as queries
 from ledger.rates import RateTable
-from ledger.records import RouteDecision
+from ledger.records import AttemptDecision, RouteDecision
 
 SNAPSHOTS_KEPT = 4_096
 """Snapshots in memory; neighbouring decisions name the same ones."""
@@ -77,6 +78,35 @@ class Replayer:
                 self.snapshot,
                 self.evaluations(inputs.evaluations_seq),
             )
+        except (NotInLedger, msgspec.DecodeError) as gap:
+            return Comparison(
+                request_id=recorded.request_id, verdict="different", differences=(f"inputs: {gap}",)
+            )
+
+    def steps(self, request_id: str | None = None) -> Iterator[Comparison]:
+        """Yield the comparison of every decision about what follows an attempt (SPEC 6)."""
+        for stored in queries.attempt_decisions(self._connection, request_id=request_id):
+            yield self.compare_step(stored.record)
+
+    def compare_step(self, row: AttemptDecision) -> Comparison:
+        """Return a question after the first attempt next to its answer made again."""
+        recorded = msgspec.convert(row, attempt_replay.RecordedStep, from_attributes=True)
+        if recorded.code_revision != attempt_replay.CODE_REVISION:
+            return attempt_replay.not_comparable(recorded)
+        try:
+            inputs = attempt_replay.decode_step_inputs(recorded.inputs_json)
+            admitted = self.inputs(row.request_id)
+            if admitted is None:
+                raise NotInLedger(f"the ledger has no decision of request {row.request_id!r}")
+            again = attempt_replay.step_again(
+                admitted.request,
+                inputs,
+                self.policy(inputs.policy_revision),
+                self.rates(inputs.rate_table_version),
+                self.snapshot,
+                self.evaluations(inputs.evaluations_seq),
+            )
+            return attempt_replay.compare_step(recorded, inputs, again)
         except (NotInLedger, msgspec.DecodeError) as gap:
             return Comparison(
                 request_id=recorded.request_id, verdict="different", differences=(f"inputs: {gap}",)

@@ -3,8 +3,8 @@
 import sqlite3
 from collections.abc import Iterator
 
-from ledger.reading import fetch_one, pages
-from ledger.records import CapacitySnapshotRecord, RouteDecision
+from ledger.reading import fetch, fetch_one, pages
+from ledger.records import AttemptDecision, CapacitySnapshotRecord, RouteDecision
 from ledger.rows import Stored, record_of, select, stored
 
 
@@ -29,6 +29,20 @@ def decisions(
     )
     for row in pages(connection, sql, bounds, after_seq=after_seq):
         yield stored(RouteDecision, row)
+
+
+def attempt_decisions(
+    connection: sqlite3.Connection, *, request_id: str | None = None, after_seq: int = 0
+) -> Iterator[Stored[AttemptDecision]]:
+    """The decisions about what follows an attempt, of one request or all, in chain order."""
+    if request_id is None:
+        sql, values = f"{select(AttemptDecision)} WHERE number >= ?", (0,)
+        for row in pages(connection, sql, values, after_seq=after_seq):
+            yield stored(AttemptDecision, row)
+        return
+    sql = f"{select(AttemptDecision)} WHERE request_id = ? ORDER BY seq"
+    for row in fetch(connection, sql, (request_id,)):
+        yield stored(AttemptDecision, row)
 
 
 def snapshot(

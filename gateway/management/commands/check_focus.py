@@ -45,5 +45,5 @@ class Command(BaseCommand):
 def _checked(path: Path) -> Checked:
     with path.open("rb") as raw:
         packed = raw.read(2) == GZIP
-    with (gzip.open(path) if packed else path.open("rb")) as content:
+    with gzip.open(path) if packed else path.open("rb") as content:
         return check(io.TextIOWrapper(content, encoding="utf-8-sig", newline=""))

@@ -1,5 +1,6 @@
 """`manage.py replay_decisions [--request ID]`: every decision made again and compared (RTE-3)."""
 
+from itertools import chain
 from typing import Any
 
 from django.conf import settings
@@ -15,7 +16,8 @@ SHOWN = 5
 
 class Command(BaseCommand):
     help = (
-        "Makes recorded decisions again from the ledger alone and compares them byte for byte. "
+        "Makes recorded decisions again from the ledger alone and compares them byte for byte, "
+        "those about retries, fallbacks and hedges too. "
         "Prints how many were identical; exits 1 on any difference and names the first ones. "
         "Decisions of another revision of the code are counted as not comparable."
     )
@@ -42,11 +44,11 @@ class Command(BaseCommand):
 
     def _replayed(self, replayer: Replayer, request_id: str | None) -> Tally:
         if request_id is None:
-            return tally(replayer.all(), keep=SHOWN)
+            return tally(chain(replayer.all(), replayer.steps()), keep=SHOWN)
         comparison = replayer.one(request_id)
         if comparison is None:
             raise CommandError(f"The ledger has no decision of request {request_id!r}.")
-        return tally([comparison], keep=1)
+        return tally(chain([comparison], replayer.steps(request_id)), keep=SHOWN)
 
 
 def _counted(number: int) -> str:
