@@ -8,7 +8,6 @@ import re
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from json.scanner import py_make_scanner  # type: ignore[attr-defined] # stubs know the C one
 from typing import Any
 
 from ledger.invoices.fields import Fields, Number
@@ -74,54 +73,51 @@ class _Lines:
         return self._first + index, at - self._starts[index] + 1
 
 
-class _Placed(json.JSONDecoder):
-    """Keeps each number as it is printed, and where each object starts."""
-
-    def __init__(self, places: dict[int, int], lines: "_Lines") -> None:
-        super().__init__(parse_float=Number, parse_int=Number, parse_constant=_no_number)
-        self.parse_object = self._object
-        self.scan_once = py_make_scanner(self)
-        self._places, self._lines = places, lines
-
-    def _object(self, start: tuple[str, int], *rest: Any) -> tuple[Any, int]:
-        at = start[1] - 1
-        try:
-            values, end = json.decoder.JSONObject(  # type: ignore[attr-defined] # not in the stubs
-                start, *rest[:3], _pairs, *rest[4:]
-            )
-        except Unreadable as error:
-            if error.line is None:  # the innermost object that holds it
-                error.line, error.column = self._lines.place(at)
-            raise
-        self._places[id(values)] = at
-        return values, end
+# What tells where objects begin and end: braces outside of strings; and what is no JSON number.
+_MARKS = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}]|-?Infinity|NaN', re.DOTALL)
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Unreadable("DUPLICATE_KEY", f"an object has {twice[:60]!r} twice")
-    return values
-
-
-def _no_number(text: str) -> Any:
-    raise Unreadable("NOT_A_NUMBER", f"{text} is no number of JSON")
+def _starts(text: str) -> Iterator[int]:
+    """Where each object starts, in the order in which they end: as a decoder's hook gets them."""
+    open_at: list[int] = []
+    for mark in _MARKS.finditer(text):
+        if mark[0] == "{":
+            open_at.append(mark.start())
+        elif mark[0] == "}" and open_at:
+            yield open_at.pop()
 
 
 class Tree:
-    """A JSON document whose objects know their place."""
+    """A JSON document: numbers are as they were printed, and objects know their place."""
 
     def __init__(self, text: str, *, first_line: int = 1) -> None:
         self._lines, self._first = _Lines(text, first_line), first_line
         self._places: dict[int, int] = {}
+        starts = _starts(text)
+
+        def placed(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            values, at = dict(pairs), next(starts)
+            if len(values) != len(pairs):
+                names = [name for name, _ in pairs]
+                twice = next(name for name in names if names.count(name) > 1)
+                message = f"an object has {twice[:60]!r} twice"
+                raise Unreadable("DUPLICATE_KEY", message, *self._lines.place(at))
+            self._places[id(values)] = at
+            return values
+
+        def no_number(name: str) -> Any:
+            marks = (mark for mark in _MARKS.finditer(text) if mark[0] == name)
+            place = self._lines.place(next(marks).start())
+            raise Unreadable("NOT_A_NUMBER", f"{name} is no number of JSON", *place)
+
         try:
-            self.root: Any = _Placed(self._places, self._lines).decode(text)
+            self.root: Any = json.loads(
+                text, parse_float=Number, parse_int=Number, parse_constant=no_number,
+                object_pairs_hook=placed,
+            )  # fmt: skip
         except json.JSONDecodeError as error:
-            raise Unreadable(
-                "JSON", error.msg, first_line - 1 + error.lineno, error.colno
-            ) from None
+            line = first_line - 1 + error.lineno
+            raise Unreadable("JSON", error.msg, line, error.colno) from None
         except RecursionError:
             raise Unreadable("JSON", "it is nested too deeply", first_line) from None
 

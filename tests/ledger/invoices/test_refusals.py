@@ -54,7 +54,7 @@ def whole(*files: bytes, **options: str) -> Report:
         (b"\x1f\x8bnothing", "COMPRESSION", None, None),
         (page(changed(amount={"value": "0.5", "currency": "usd"})), "WRONG_TYPE", 10, 16),
         (page(changed(amount={"value": 0.5, "currency": "dollars"})), "CURRENCY", 10, 16),
-        (page(changed(amount={"value": float("nan"), "currency": "usd"})), "NOT_A_NUMBER", 10, 16),
+        (page(changed(amount={"value": float("nan"), "currency": "usd"})), "NOT_A_NUMBER", 11, 16),
         (page(changed(quantity=1.5)), "NOT_A_NUMBER", 8, 5),
         (page({**FIRST, "end_time": 1788220800}), "TIME", 4, 1),
         (page(FIRST, more=True), "INCOMPLETE_PAGES", None, None),
