@@ -2,7 +2,7 @@
 
     [tenants.NAME]        a quota            [[rate_tables]]   a version with its rates
     [identities.NAME]     the eight fields   [[evaluations]]   evidence for fallback edges
-    [policy]              the route policy
+    [objectives.NAME]     an SLO             [policy]          the route policy
 
 Every field has the name, unit and default that the record has. A route, rate or evaluation names
 its model identity by the file's name of it or by its id, and a route may leave out its tokenizer,
@@ -18,6 +18,7 @@ import msgspec
 
 from gateway.fleet_file.identities import ID_PREFIX, Identity, identity_id
 from gateway.fleet_file.named import Fault, Path, named, read
+from gateway.fleet_file.objectives import Objective
 from gateway.fleet_file.positions import BadToml, Place, nearest, parse
 from gateway.fleet_file.secrets import credential_faults
 from gateway.fleet_file.toml_text import written
@@ -47,6 +48,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     identities: dict[str, Identity] = {}
     rate_tables: tuple[RateTable, ...] = ()
     evaluations: tuple[Evidence, ...] = ()
+    objectives: dict[str, Objective] = {}
     policy: RoutePolicy | None = None
 
 

@@ -7,11 +7,14 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gateway.control.publication import DERIVED_BY
 from gateway.fleet_file.document import Evidence, Fleet
 from gateway.fleet_file.identities import ID_PREFIX, Identity, identity_of
+from gateway.fleet_file.objectives import objective_of
 from gateway.policy.values import RoutePolicy
 from gateway.quota import Quota
 from ledger.queries import configuration as stored
+from ledger.queries.objectives import declared_until, objectives
 from ledger.rates import RateTable
 from ledger.records import EvaluationResult, ModelIdentity
 
@@ -20,8 +23,7 @@ DIGEST_DIGITS = 16
 
 def fleet_in_force(connection: sqlite3.Connection, now_us: int) -> Fleet:
     """Return the fleet at a time: the rate table in effect and those to come, newest evidence."""
-    record = stored.current_policy(connection)
-    policy = None if record is None else msgspec.json.decode(record.body_json, type=RoutePolicy)
+    policy = declared_policy(connection)
     tables = tables_from(connection, now_us)
     taken = {rate.key for table in tables for rate in table.rates}
     taken |= {route.route_id for route in (policy.routes if policy else ())}
@@ -33,8 +35,18 @@ def fleet_in_force(connection: sqlite3.Connection, now_us: int) -> Fleet:
         identities=identity_names(stored.identities(connection), taken),
         rate_tables=tables,
         evaluations=tuple(evidence_of(each) for each in newest(stored.evaluations(connection)[0])),
+        objectives={each.slo_id: objective_of(each) for each in objectives(connection)},
         policy=policy,
     )
+
+
+def declared_policy(connection: sqlite3.Connection) -> RoutePolicy | None:
+    """Return the policy that was declared last; None before the first.
+
+    While objectives act, what is in force is derived from it (gateway.control.publication).
+    """
+    record = stored.declared_policy(connection, DERIVED_BY)
+    return None if record is None else msgspec.json.decode(record.body_json, type=RoutePolicy)
 
 
 def tables_from(connection: sqlite3.Connection, at_us: int) -> tuple[RateTable, ...]:
@@ -86,13 +98,14 @@ def plan_id(connection: sqlite3.Connection, text: str) -> str:
 
     It changes with anything that is published, so that what is applied is what was looked at.
     """
-    policy = stored.current_policy(connection)
+    policy = stored.declared_policy(connection, DERIVED_BY)
     seen = (
         policy.revision if policy else None,
         [(each.tenant_id, each.revision) for each in stored.tenants(connection)],
         [each.version for each in stored.rate_tables(connection)],
         [each.identity_id for each in stored.identities(connection)],
         stored.evaluations(connection)[1],
+        declared_until(connection),
         hashlib.sha256(text.encode("utf-8", "replace")).hexdigest(),
     )
     return hashlib.sha256(msgspec.json.encode(seen)).hexdigest()[:DIGEST_DIGITS]

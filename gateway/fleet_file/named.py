@@ -5,7 +5,7 @@ Fields at their default are left out, so a tree holds what was decided and nothi
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import cache
@@ -85,10 +85,8 @@ def named(value: object, *, whole: bool = False) -> Any:
 
     `whole`: with the fields at their default, too, all but those that are None.
     """
-    if isinstance(value, msgspec.Struct):
-        fields = [
-            (field, getattr(value, field.name)) for field in msgspec.structs.fields(type(value))
-        ]
+    if isinstance(value, msgspec.Struct) or is_dataclass(value):
+        fields = [(field, getattr(value, field.name)) for field in _fields(type(value))]
         return {
             field.name: named(each, whole=whole)
             for field, each in fields
@@ -103,8 +101,9 @@ def named(value: object, *, whole: bool = False) -> Any:
 
 def read(kind: type[T], tree: object, at: Path = ()) -> tuple[T | None, tuple[Fault, ...]]:
     """(the value of a tree, nothing) or (None, every fault). An instant may be a datetime."""
+    wanted: object = kind
     reader = _Reader()
-    value = reader.value(_type(kind), tree, at)
+    value = reader.value(_type(wanted), tree, at)
     if reader.faults:
         return None, tuple(reader.faults[:FAULTS_LIMIT])
     if not isinstance(value, kind):  # only where a fault was found, and that has returned
@@ -127,10 +126,19 @@ def is_instant(name: str) -> bool:
     return name.endswith(INSTANT_ENDINGS)
 
 
-_type = cache(inspect.type_info)
+@cache
+def _type(kind: object) -> inspect.Type:
+    return inspect.type_info(kind)
 
 
-def _default(field: msgspec.structs.FieldInfo) -> Any:
+def _fields(kind: object) -> tuple[inspect.Field, ...]:
+    found = _type(kind)
+    if not isinstance(found, inspect.StructType | inspect.DataclassType):
+        raise TypeError(f"{kind} has no fields by name")
+    return found.fields
+
+
+def _default(field: inspect.Field) -> Any:
     if field.default_factory is not msgspec.NODEFAULT:
         return field.default_factory()
     return field.default
@@ -144,7 +152,7 @@ class _Reader:
 
     def value(self, kind: inspect.Type, tree: object, path: Path) -> Any:
         match kind:
-            case inspect.StructType():
+            case inspect.StructType() | inspect.DataclassType():
                 return self._struct(kind, tree, path)
             case inspect.DictType():
                 return self._mapping(kind, tree, path)
@@ -165,7 +173,9 @@ class _Reader:
                 return self._text(tree, path)
         raise TypeError(f"{dotted(path)} is of a type that no tree can hold: {kind}")
 
-    def _struct(self, kind: inspect.StructType, tree: object, path: Path) -> Any:
+    def _struct(
+        self, kind: inspect.StructType | inspect.DataclassType, tree: object, path: Path
+    ) -> Any:
         if not isinstance(tree, Mapping):
             return self._fault(path, "it is no table of named fields", "Give its fields by name")
         fields = {field.name: field for field in kind.fields}

@@ -11,16 +11,19 @@ import msgspec
 from gateway.fleet_file.differences import Difference, differences
 from gateway.fleet_file.document import Evidence, Fleet
 from gateway.fleet_file.identities import identity_record
-from gateway.fleet_file.in_force import evidence_of
+from gateway.fleet_file.in_force import declared_policy, evidence_of
 from gateway.fleet_file.named import Fault, Path, named
+from gateway.fleet_file.objectives import body_json, complete, objective_of
 from gateway.operations.base import Refused, Seen
+from gateway.operations.control import DeclareSlo
 from gateway.operations.drafting import name_problem
-from gateway.operations.policies import policy_in_force, policy_record
+from gateway.operations.policies import policy_records
 from gateway.operations.policy_checks import Around, around, policy_faults, price_faults
 from gateway.operations.rate_checks import record_of_table, table_faults
 from gateway.operations.tenants import SetTenant
 from gateway.quota import Quota
 from ledger.queries import configuration as stored
+from ledger.queries import objectives
 from ledger.rates import RateTable
 from ledger.records import EvaluationResult, ModelIdentity, Record
 
@@ -33,13 +36,13 @@ class FleetPlan:
     records: list[Record] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
 
-    def add(self, at: str, before: object, after: object, record: Record) -> None:
-        """One changed part: as it was, as it is to be, and the row that makes it so."""
+    def add(self, at: str, before: object, after: object, *records: Record) -> None:
+        """One changed part: as it was, as it is to be, and the rows that make it so."""
         if before is None:
             self.found.append(Difference(path=at, kind="added", after=named(after)))
         else:
             self.found += differences(before, after, at)
-        self.records.append(record)
+        self.records += records
 
 
 def planned(fleet: Fleet, seen: Seen) -> FleetPlan:
@@ -53,6 +56,7 @@ def planned(fleet: Fleet, seen: Seen) -> FleetPlan:
         rate_tables=now.rate_tables + _rate_tables(plan, fleet, seen),
     )
     _evaluations(plan, fleet, after, seen)
+    _objectives(plan, fleet, seen)
     _policy(plan, fleet, after, seen)
     return plan
 
@@ -141,8 +145,24 @@ def _evaluation_record(evidence: Evidence) -> EvaluationResult:
     return EvaluationResult(**fields)
 
 
+def _objectives(plan: FleetPlan, fleet: Fleet, seen: Seen) -> None:
+    newest = {each.slo_id: objective_of(each) for each in objectives.revisions(seen.connection)}
+    for name, objective in sorted(fleet.objectives.items()):
+        before, after = newest.get(name), complete(objective)
+        if before == after:
+            continue
+        change = DeclareSlo(slo_id=name, body_json=body_json(objective)).plan(seen)
+        if isinstance(change, Refused):
+            path: Path = ("objectives", name)
+            for problem in change.problems or (change.message,):
+                what = problem.rstrip(".")
+                plan.faults.append(Fault(path=path, what=what, action="Correct it"))
+        else:
+            plan.add(f"objectives[{name}]", before, after, *change.records)
+
+
 def _policy(plan: FleetPlan, fleet: Fleet, after: Around, seen: Seen) -> None:
-    current, policy = policy_in_force(seen.connection), fleet.policy
+    current, policy = declared_policy(seen.connection), fleet.policy
     at: Path = ("policy",)
     if policy is None or policy == current:
         if current is not None and plan.records:
@@ -157,7 +177,7 @@ def _policy(plan: FleetPlan, fleet: Fleet, after: Around, seen: Seen) -> None:
     if wrong is not None:
         plan.faults.append(Fault(path=(*at, "revision"), what=wrong.message, action="Rename it"))
     plan.faults += [_under(at, each) for each in policy_faults(policy, after)]
-    plan.add("policy", current, policy, policy_record(policy, seen))
+    plan.add("policy", current, policy, *policy_records(policy, seen))
 
 
 def _immutable(path: Path, what: str, name: str) -> Fault:

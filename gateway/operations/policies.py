@@ -1,7 +1,8 @@
 """Route policies: drafted, compared, published, returned to (SPEC 2, 5; FBK-1).
 
-A published revision is immutable, and the one published last is in force. Who publishes says which
-revision it is based on, so that of two who start from the same one the second is told.
+A published revision is immutable, and the one declared last is in force, under the actions that
+objectives have taken. Who publishes says which revision it is based on, so that of two who start
+from the same one the second is told.
 """
 
 import sqlite3
@@ -10,7 +11,9 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from gateway.auth_roles import Role
+from gateway.control.publication import in_force, overlaid
 from gateway.fleet_file.differences import Difference, differences
+from gateway.fleet_file.in_force import declared_policy
 from gateway.fleet_file.named import named
 from gateway.operations.base import Operation, Plan, Refused, Seen
 from gateway.operations.drafting import (
@@ -55,7 +58,7 @@ class DraftPolicy(Operation, frozen=True, kw_only=True):
             kind=KIND,
             name=self.revision,
             body_json=msgspec.json.encode(policy).decode(),
-            based_on=self.based_on or _revision_in_force(seen.connection),
+            based_on=self.based_on or _declared_revision(seen.connection),
             note=self.note,
             faults=policy_faults(policy, around(seen.connection, seen.now_us)),
             tree=named(policy),
@@ -110,15 +113,9 @@ class ReturnToPolicy(Operation, frozen=True, kw_only=True):
         policy = msgspec.structs.replace(
             msgspec.json.decode(record.body_json, type=RoutePolicy), revision=self.revision
         )
-        based_on = self.based_on or _revision_in_force(seen.connection)
+        based_on = self.based_on or _declared_revision(seen.connection)
         said = f"Returned to {self.to}, published as {self.revision}"
         return _published(seen, policy, based_on, said, returned_to=self.to)
-
-
-def policy_in_force(connection: sqlite3.Connection) -> RoutePolicy | None:
-    """The policy published last; None before the first."""
-    record = stored.current_policy(connection)
-    return None if record is None else msgspec.json.decode(record.body_json, type=RoutePolicy)
 
 
 def policy_differences(
@@ -148,43 +145,50 @@ def _published(
     connection = seen.connection
     if stored.policy(connection, policy.revision) is not None:
         return _taken(policy.revision)
-    current = policy_in_force(connection)
-    in_force = current.revision if current else None
-    overtaken = moved(in_force, based_on, "policy in force")
+    current = declared_policy(connection)
+    standing = current.revision if current else None
+    overtaken = moved(standing, based_on, "policy in force")
     if overtaken is not None:
         return overtaken
     if current is not None and msgspec.structs.replace(current, revision="") == (
         msgspec.structs.replace(policy, revision="")
     ):
-        message = f"{in_force} is the same policy and in force already; nothing was published."
+        message = f"{standing} is the same policy and in force already; nothing was published."
         return Refused(code="NO_CHANGE", message=message)
     faults = policy_faults(policy, around(connection, seen.now_us))
     if faults:
         return refused(INVALID, faults, named(policy))
     found = changes(differences(current, policy)) if current else []
     return Plan(
-        records=(policy_record(policy, seen),),
+        records=policy_records(policy, seen),
         summary=f"{said}: {len(policy.models)} models, {len(policy.routes)} routes, "
         f"{len(policy.edges)} fallback edges.",
         subject=policy.revision,
-        before={"revision": in_force},
+        before={"revision": standing},
         after={"revision": policy.revision, "changes": found, **more},
     )
 
 
-def policy_record(policy: RoutePolicy, seen: Seen) -> RoutePolicyRecord:
-    """A policy as the row that puts it in force."""
-    return RoutePolicyRecord(
+def policy_records(policy: RoutePolicy, seen: Seen) -> tuple[RoutePolicyRecord, ...]:
+    """The rows that put a policy in force, under the actions that objectives have taken."""
+    declared = RoutePolicyRecord(
         revision=policy.revision,
         body_json=msgspec.json.encode(policy).decode(),
         published_at_us=seen.now_us,
         published_by=seen.actor.label,
     )
+    over = overlaid(
+        policy,
+        in_force(seen.connection),
+        published=stored.policies_count(seen.connection) + 1,
+        now_us=seen.now_us,
+    )
+    return (declared,) if over is None else (declared, over)
 
 
-def _revision_in_force(connection: sqlite3.Connection) -> str | None:
-    record = stored.current_policy(connection)
-    return None if record is None else record.revision
+def _declared_revision(connection: sqlite3.Connection) -> str | None:
+    policy = declared_policy(connection)
+    return None if policy is None else policy.revision
 
 
 def _taken(revision: str) -> Refused:

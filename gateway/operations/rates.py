@@ -12,6 +12,7 @@ import msgspec
 
 from gateway.auth_roles import Role
 from gateway.fleet_file.differences import Difference, differences
+from gateway.fleet_file.in_force import declared_policy
 from gateway.fleet_file.named import instant, named
 from gateway.operations.base import Operation, Plan, Refused, Seen
 from gateway.operations.drafting import (
@@ -23,7 +24,6 @@ from gateway.operations.drafting import (
     read_body,
     refused,
 )
-from gateway.operations.policies import policy_in_force
 from gateway.operations.policy_checks import around, price_faults
 from gateway.operations.rate_checks import earliest_us, record_of_table, table_faults
 from ledger.queries import configuration as stored
@@ -101,7 +101,7 @@ class PublishRates(Operation, frozen=True, kw_only=True):
         effective_us = self.effective_from_us or table.effective_from_us or soonest
         table = msgspec.structs.replace(table, effective_from_us=effective_us)
         faults = list(table_faults(table, seen))
-        current = policy_in_force(connection)
+        current = declared_policy(connection)
         if current is not None:
             with_it = replace(around(connection, seen.now_us), rate_tables=(table,))
             faults += [replace(each, path=("rates",)) for each in price_faults(current, with_it)]

@@ -6,8 +6,8 @@ The audit row alone is the record: the last one of a route says whether it is dr
 from typing import ClassVar
 
 from gateway.auth_roles import Role
+from gateway.fleet_file.in_force import declared_policy
 from gateway.operations.base import Operation, Plan, Refused, Seen
-from gateway.operations.policies import policy_in_force
 from gateway.policy.values import RoutePolicy
 from ledger.queries.actions import drained_routes
 
@@ -21,7 +21,7 @@ class DrainRoute(Operation, frozen=True, kw_only=True):
     route_id: str
 
     def plan(self, seen: Seen) -> Plan | Refused:
-        policy, drained = policy_in_force(seen.connection), drained_routes(seen.connection)
+        policy, drained = declared_policy(seen.connection), drained_routes(seen.connection)
         routes = sorted(route.route_id for route in policy.routes) if policy else []
         if policy is None or self.route_id not in routes:
             message = f"The policy in force has no route {self.route_id!r}; it has " + (

@@ -18,6 +18,7 @@ from gateway.operations import anywhere
 from gateway.operations.base import Done, Refused
 from gateway.operations.fleet import ApplyFleet, RegisterIdentity
 from ledger.queries import configuration as stored
+from ledger.queries.objectives import objectives
 from ledger.reading import connect_read_only
 from ledger.store import Store
 from tests.factories import NOW_US
@@ -243,6 +244,42 @@ def test_a_file_with_a_credential_is_refused_and_it_is_nowhere_afterwards(fleet,
         assert any("credential" in problem for problem in said.problems)
         assert token not in repr(said)
     assert_nowhere_in(fleet.ledger.parent, token)
+
+
+OBJECTIVE = """
+[objectives.fast-first-token]
+title = "The first token of the long model within 2 s"
+indicator = "ttft"
+target_ppm = 990_000
+threshold_us = 2_000_000
+period_us = 2_592_000_000_000
+selector = { logical_models = ["assist-long"], input_tokens = [0, 4096] }
+action = { kind = "open_incident" }
+"""
+
+
+def test_objectives_are_declared_with_their_default_rules_and_counted_anew_when_they_change(fleet):
+    """SLO-5, SLO-9: an objective is part of the fleet file."""
+    text = exported(fleet)
+    assert "[objectives.interactive-ttft]" in text
+    applied = done(fleet, apply(OBJECTIVE))
+    assert applied.after["changes"] == ["objectives[fast-first-token]: added"]
+    assert refused(fleet, apply(OBJECTIVE)).code == "NO_CHANGE"
+    with contextlib.closing(fleet.reader()) as connection:
+        (declared,) = [each for each in objectives(connection) if each.slo_id == "fast-first-token"]
+    assert [str(rule.factor) for rule in declared.rules] == ["72/5", "6", "3"]
+    tighter = replaced(OBJECTIVE, ("2_000_000", "1_500_000"))
+    assert done(fleet, apply(tighter)).after["changes"] == [
+        "objectives[fast-first-token].threshold_us: 2000000 -> 1500000"
+    ]
+    assert refused(fleet, apply(exported(fleet))).code == "NO_CHANGE"
+
+
+def test_an_objective_that_could_never_alert_is_refused_with_its_line(fleet):
+    """SLO-5"""
+    text = replaced(OBJECTIVE, ("990_000", "1_000_000"))
+    (problem,) = refused(fleet, apply(text)).problems
+    assert problem.startswith("line 2, column 1: objectives.fast-first-token: TARGET_IMPOSSIBLE: ")
 
 
 def test_what_was_planned_is_what_is_applied_or_the_asker_is_told(fleet):

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from gateway.demo.fleet import TENANTS, policy
+from gateway.fleet_file.in_force import declared_policy
 from gateway.fleet_file.named import named
 from gateway.operations.base import Refused
 from gateway.operations.policies import (
@@ -14,11 +15,14 @@ from gateway.operations.policies import (
     PublishPolicy,
     ReturnToPolicy,
     policy_differences,
+    policy_of,
 )
 from gateway.operations.tenants import SetTenant
 from gateway.policy.values import RoutePolicy
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
+from ledger.records import ControlAction
+from ledger.store import Store
 from tests.gateway.operations.publishing import (
     ADMIN,
     OPERATOR,
@@ -273,3 +277,24 @@ def test_a_credential_is_never_written_wherever_it_stands(fleet: Fleet, secret: 
 def test_publishing_needs_an_admin_and_a_reason_and_returning_an_operator(fleet):
     assert refused(fleet, publish(tree()), actor=OPERATOR).code == "ROLE_MISSING"
     assert refused(fleet, publish(tree(), reason=""), actor=ADMIN).code == "REASON_MISSING"
+
+
+def test_what_is_published_while_an_objective_acts_stands_under_its_action(fleet):
+    """SLO-4: the declared policy is what people compare and return to; the derived one decides."""
+    acting = ControlAction(
+        action="slo.limit_prefill", subject="fast-v2", actor="rule", acted_at_us=1, reason="burn",
+        before_json="{}", after_json="{}", episode="e-1", phase="applied",
+    )  # fmt: skip
+    with Store.open(fleet.ledger) as store:
+        store.append((acting,)).result()
+    done(fleet, publish(with_route(queue_limit=40)))
+    assert in_force(fleet) == "v2+3"
+    with contextlib.closing(fleet.reader()) as connection:
+        derived, declared = policy_of(connection, "v2+3"), declared_policy(connection)
+    assert derived is not None
+    assert declared is not None
+    assert (derived.routes[0].queue_limit, derived.routes[1].queue_limit) == (20, 64)
+    assert (declared.revision, declared.routes[0].queue_limit) == ("v2", 40)
+    more = with_route(queue_limit=50) | {"revision": "v3"}
+    done(fleet, publish(more, revision="v3", based_on="v2"))
+    assert in_force(fleet).startswith("v3+")
