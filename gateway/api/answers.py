@@ -16,9 +16,11 @@ from gateway.api.ports import Run
 from gateway.api.sse import event
 from gateway.ids import completion_id
 from gateway.submission import Delta
+from ledger.receipt_cost import read_meters
 from ledger.records import Receipt
 
 SYSTEM_FINGERPRINT_LIMIT = 200
+REASONING = "reasoning"  # the meter's name
 
 Receipts = Sequence[tuple[Receipt, Mapping[str, Any]]]
 """Each choice's receipt in order, as the record and as the JSON that clients get."""
@@ -109,10 +111,11 @@ def completion_body(run: Run, choices: Sequence[tuple[Gathered, str]], receipts:
 
 
 def usage_json(*receipts: Receipt) -> dict[str, Any]:
-    """Returns the receipts' tokens under OpenAI's names, summed; cached ones are in prompt_tokens.
+    """Returns the receipts' tokens under OpenAI's names, summed; details are inside their sums.
 
     Several choices each ran with the prompt, so it counts as often.
     """
+    meters = [dict(read_meters(receipt.usage_json)) for receipt in receipts]
     given = sum(receipt.input_tokens for receipt in receipts)
     made = sum(receipt.output_tokens for receipt in receipts)
     cached = sum(receipt.cached_input_tokens for receipt in receipts)
@@ -121,6 +124,9 @@ def usage_json(*receipts: Receipt) -> dict[str, Any]:
         "completion_tokens": made,
         "total_tokens": given + made,
         "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {
+            "reasoning_tokens": sum(each.get(REASONING, 0) for each in meters)
+        },
     }
 
 

@@ -69,6 +69,7 @@ def test_usage_asked_for_is_null_until_its_own_chunk_which_carries_the_receipt(c
         "completion_tokens": 200,
         "total_tokens": 1_200,
         "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 0},
     }
     assert usage["receipt"]["request_id"] == REQUEST_ID
     assert done == "[DONE]"

@@ -1,6 +1,7 @@
-"""The whole data plane over one real backend, in this process: a request in, what is filed out.
+"""The whole data plane over one backend, in this process: a request in, what is filed out.
 
-One tenant, one `openai` route, 2 units a million tokens in and 8 out, cached input at half a unit.
+One tenant, one route of the kind that its address names; 2 units a million tokens in and 8 out,
+cached input at half a unit.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from ledger.store import Store
 from tests import factories
 from tests import policy_factories as make
 
+KINDS = {"sim": "simulator", "openai": "openai", "kserve": "kserve"}
 LIMIT_S = 120  # that a test hangs, not how fast it is
 CANARY = "canary-7d11"
 PROMPT = f"{CANARY} weighs how much?"
@@ -53,7 +55,7 @@ def fleet(address: str) -> list[r.Record]:
         route_id="real-1",
         identity_id="mid_a",
         tokenizer_revision="o200k_base/chat-1",
-        provider_kind="openai",
+        provider_kind=KINDS[address.partition(":")[0]],
         address=address,
         region="eu",
         capabilities=(),
