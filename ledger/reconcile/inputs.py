@@ -13,6 +13,7 @@ from ledger.queries import reconciliation as stored
 from ledger.queries.invoices import LateLine
 from ledger.queries.reconciliation import AttemptRow
 from ledger.reconcile.currency import RATE_AGE_LIMIT_DAYS, converted, rate_scaled
+from ledger.reconcile.matching import instant
 from ledger.reconcile.values import Coverage, Ours, Plan, Refused, Theirs, Tokens
 from ledger.records import CurrencyRate, Invoice, InvoiceLine, PeriodLock
 from ledger.zones import to_local
@@ -115,18 +116,47 @@ def _late_lines(
 def _theirs(
     plan: Plan, lines: Iterable[InvoiceLine], late: Sequence[LateLine], exchange: "Exchange"
 ) -> Iterator[Theirs]:
-    count = 0
+    count, grouping = 0, _Grouping()
     for line in lines:
         if not plan.formats or line.format in plan.formats:
             count += 1
             if count > LINES_LIMIT:
                 raise _Missing("TOO_MANY_LINES", f"more than {LINES_LIMIT:,} lines: name formats")
+            grouping.look(line)
             yield their_line(line, exchange)
+    grouping.check()
     for one in late:
         if not plan.formats or one.line.format in plan.formats:
             found = their_line(one.line, exchange)
             was = 0 if one.before is None else their_line(one.before, exchange).pico
             yield msgspec.structs.replace(found, pico=found.pico - was, late=True)
+
+
+class _Grouping:
+    """Whether one format's imports of the same time are grouped alike: else they count twice."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, int], dict[str, tuple[bool, bool]]] = {}
+
+    def look(self, line: InvoiceLine) -> None:
+        if line.format in BUCKETED and line.meter != "other":
+            imports = self._found.setdefault((line.format, line.start_us), {})
+            model, project = imports.get(line.invoice_id, (False, False))
+            # A key may be null in a report by key: the provider's own console has none.
+            imports[line.invoice_id] = (
+                model or line.model is not None,
+                project or line.project is not None,
+            )
+
+    def check(self) -> None:
+        for (name, start_us), imports in self._found.items():
+            if len(set(imports.values())) > 1:
+                raise _Missing(
+                    "MIXED_GROUPING",
+                    f"{' and '.join(sorted(imports))} are {name} reports of {instant(start_us)}, "
+                    "one by model or project and one not: the same use would count twice. Import "
+                    "one of them alone under another provider's name",
+                )
 
 
 def their_line(line: InvoiceLine, exchange: "Exchange") -> Theirs:

@@ -24,7 +24,7 @@ from ledger.queries import reconciliation as stored
 from ledger.reading import connect_read_only
 from ledger.reconcile import running
 from ledger.reconcile.exports import rows, write_csv, write_sqlite
-from ledger.reconcile.values import Plan
+from ledger.reconcile.values import Binding, Plan
 from ledger.records import InvoiceLine
 from tests import factories
 from tests.gateway.operations.books import (
@@ -218,6 +218,19 @@ def test_usage_alone_and_two_reports_of_the_same_are_refused(books):
     assert found.code == "SEVERAL_SOURCES"
     chosen = msgspec.structs.replace(PLAN, formats=("openai_costs",))
     assert perform(books, compare(plan=chosen)).after["difference"] == "0"
+
+
+def test_reports_of_one_time_that_are_grouped_by_different_things_would_count_twice(books):
+    perform(books, ImportInvoice(files=(costs((0, usual(1))),)))
+    whole = costs((0, [("gpt-5, input", 0.0036, None)])).replace(b'"gpt-5, input"', b"null")
+    perform(books, ImportInvoice(files=(whole,)))
+    assert refused(books, compare()).code == "MIXED_GROUPING"
+    perform(books, ImportInvoice(files=(whole,), provider="openai-total"))
+    plan = Plan(
+        provider="openai-total", bindings=(Binding(route_id="route-a", model="any"),), group_by=()
+    )
+    done = perform(books, Reconcile(provider="openai-total", period="2026-09", matching=plan))
+    assert movements(reported(books, done.subject))[0] == ("matched", "", False, 1, 1, 0)
 
 
 def test_another_currency_needs_a_dated_rate_and_the_run_keeps_it(books):
