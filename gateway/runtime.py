@@ -18,6 +18,8 @@ from gateway import metrics
 from gateway.api.auth import KeyRing
 from gateway.book import Book
 from gateway.clock import Clock
+from gateway.control import alerts
+from gateway.control.evaluator import evaluate_for_ever
 from gateway.desk import Desk
 from gateway.idempotency import Claims
 from gateway.journey import Journey
@@ -124,6 +126,7 @@ class Runtime:
             self.store.close()
             raise
         self._supervise(asyncio.create_task(self._observe_for_ever(), name="snapshots"))
+        self._supervise(asyncio.create_task(evaluate_for_ever(self.operations), name="evaluator"))
         for provider in self.providers.values():
             for task in provider.tasks:
                 self._supervise(task)
@@ -173,6 +176,7 @@ class Runtime:
 
     async def _followed(self, kinds: set[type[Record]], records: Sequence[Record]) -> None:
         connection, desk = self.reader(), self.journey.desk
+        alerts.followed(records, connection)
         if kinds & CONFIGURED_BY:
             configuration = configured.load(connection)
             for revision in configuration.tokenizer_revisions:

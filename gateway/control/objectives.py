@@ -75,6 +75,8 @@ def due(connection: sqlite3.Connection, around: Around) -> Iterator[Evaluated]:
     """Every window of every objective in force that is closed and not evaluated, in order."""
     open_now = [one.record for one in stored.open_episodes(connection)]
     first_us = stored.first_acceptance_us(connection)
+    if first_us is None:
+        return  # nobody has ever asked for anything: there is no window yet
     for definition in stored.objectives(connection):
         last = stored.last_evaluation(connection, definition.slo_id)
         end_us = (last.end_us if last else _before_first(around.closed_us, first_us)) + STEP_US
@@ -95,20 +97,10 @@ def due(connection: sqlite3.Connection, around: Around) -> Iterator[Evaluated]:
             end_us += STEP_US
 
 
-def more_due(connection: sqlite3.Connection, around: Around) -> bool:
-    """Whether a pass would find a window to evaluate: a look that costs one row an objective."""
-    for definition in stored.objectives(connection):
-        last = stored.last_evaluation(connection, definition.slo_id)
-        if last is None or last.end_us + STEP_US <= around.closed_us:
-            return True
-    return False
-
-
-def _before_first(closed_us: int, first_us: int | None) -> int:
+def _before_first(closed_us: int, first_us: int) -> int:
     """The end before the first window: no further back than the ledger and the look back go."""
-    oldest_us = closed_us - FIRST_LOOK_BACK_US
-    start_us = closed_us - STEP_US if first_us is None else max(oldest_us, first_us)
-    return min(start_us - start_us % STEP_US, closed_us - STEP_US)
+    start_us = max(closed_us - FIRST_LOOK_BACK_US, first_us)
+    return min(start_us - start_us % STEP_US, closed_us)
 
 
 def _window(

@@ -160,9 +160,15 @@ def test_an_overridden_objective_is_shown_and_acts_on_nothing_until_it_expires(f
     assert [one for one in actions(fleet) if one.episode.startswith("interactive-queue")]
 
 
-def test_a_ledger_without_requests_is_evaluated_as_no_data_and_nothing_is_done(fleet):
-    evaluate(fleet, closed(NOW_US))
-    assert {one.state for one in rows(fleet, SloEvaluation)} == {"NO_DATA"}
+def test_a_ledger_without_requests_has_no_window_and_one_that_fell_silent_has_no_data(fleet):
+    assert evaluate(fleet, closed(NOW_US)).code == "NOTHING_DUE"
+    assert rows(fleet, SloEvaluation) == []
+    pour(fleet, experiment_one(NOW_US - STEP_US, slow=0))
+    days_us = 40 * 86_400_000_000
+    for pass_us in range(STEP_US, days_us, days_us // 4):
+        evaluate(fleet, closed(NOW_US + pass_us))
+    newest = {one.slo_id: one for one in rows(fleet, SloEvaluation)}
+    assert len(newest) == 9
     assert actions(fleet) == []
     assert len(policies(fleet)) == 1
 
