@@ -146,7 +146,8 @@ def in_effect_spans(
     """
     starts = {table.effective_from_us: table for table in tables}
     ordered = sorted(starts)
-    for start, end in zip(ordered, (*ordered[1:], None), strict=True):
+    ends = [*ordered[1:], None][: len(ordered)]
+    for start, end in zip(ordered, ends, strict=True):
         yield starts[start], start, end
 
 

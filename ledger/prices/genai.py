@@ -117,7 +117,7 @@ def _rates(key: str, prices: Any, left_out: list[LeftOut]) -> list[Rate]:
             # The last that holds wins there; here a window goes before a date.
             why = "its conditions don't nest as dates, then hours"
             left_out.append(LeftOut(key=key, field="constraint", value=str(constraint), why=why))
-    ends = [start for start, _ in dated[1:]] + [None]
+    ends = [*(start for start, _ in dated[1:]), None][: len(dated)]
     rates = [
         rate_from(key, collected, valid_from_us=start, valid_to_us=end)
         for (start, collected), end in zip(dated, ends, strict=True)

@@ -95,6 +95,10 @@ def test_a_history_joins_equal_prices_and_begins_a_span_at_every_change():
     assert all(not span.rates for span in history(tables, "other"))
 
 
+def test_a_ledger_without_a_table_has_no_history():
+    assert history([], "m") == ()
+
+
 def test_of_two_tables_from_one_instant_only_the_later_one_is_history():
     tables = [table(rate(), version="v1"), table(rate(key="n"), version="v2")]
     assert [(span.version, span.rates) for span in history(tables, "m")] == [("v2", ())]

@@ -1,8 +1,10 @@
 """A receipt is held against its usage, its rate and the table in effect at its time (LED-2)."""
 
 import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ledger.rates import Rate, RateTable, Usage
+from ledger.rates import Rate, RateTable, Tier, Usage
 from ledger.receipt_cost import cost_fault, in_effect, meters_json, read_meters
 from tests import factories
 
@@ -76,6 +78,37 @@ def test_a_dated_rate_is_looked_up_at_the_time_of_acceptance():
     )
     assert cost_fault(factories.receipt(accepted_at_us=factories.NOW_US - 1), dated) is None
     assert "input is 0.002, computed 0.000000001" in (cost_fault(factories.receipt(), dated) or "")
+
+
+@given(
+    st.integers(-2, 2_000), st.integers(-2, 1_500), st.integers(-2, 500), st.sampled_from([0, 7]),
+    st.sampled_from([0, 1]), st.sampled_from([-1, 0, 10]), st.sampled_from(["normal", "batch"]),
+)  # fmt: skip
+def test_the_short_way_over_a_flat_rate_says_what_the_long_way_says(
+    input_tokens, cached, output_tokens, fixed_pico, wrong_pico, later_us, priority
+):
+    """The short way is taken where nothing is wrong; with a tier that nothing reaches, never."""
+    flat = msgspec.structs.replace(RATES[0], fixed_pico=fixed_pico)
+    far = Tier(
+        over_input_tokens=10**9,
+        input_micro_per_mtok=0,
+        output_micro_per_mtok=0,
+        cached_input_micro_per_mtok=0,
+    )
+    costs = (
+        (input_tokens - cached) * 2_000_000, cached * 500_000, output_tokens * 8_000_000, fixed_pico
+    )  # fmt: skip
+    receipt = factories.receipt(
+        priority=priority, accepted_at_us=factories.NOW_US + later_us,
+        input_tokens=input_tokens, cached_input_tokens=cached, output_tokens=output_tokens,
+        cost_input_pico=costs[0], cost_cached_input_pico=costs[1], cost_output_pico=costs[2],
+        cost_fixed_pico=costs[3], cost_total_pico=sum(costs) + wrong_pico,
+    )  # fmt: skip
+    said = []
+    for rate in (flat, msgspec.structs.replace(flat, tiers=(far,))):
+        known = tables(table("rates-1", rates=(rate,)), table("rates-2", factories.NOW_US + 10))
+        said.append(cost_fault(receipt, known))
+    assert said[0] == said[1]
 
 
 def test_meters_are_kept_in_one_form_without_zeros_and_read_back():

@@ -119,6 +119,13 @@ def test_dates_become_validity_and_hours_become_windows():
         assert rate.input_micro_per_mtok == units * 1_000_000
 
 
+def test_a_model_that_is_priced_at_some_hours_alone_has_rates_of_those_hours_alone():
+    hours = {"start_time": "08:00:00+08:00", "end_time": "09:00:00+08:00"}
+    prices = [{"constraint": hours, "prices": {"input_mtok": 5, "output_mtok": 6}}]
+    (rate,) = read_genai(providers(model(prices))).rates
+    assert rate.windows == (Window(utc_offset_minutes=480, from_second=28_800, to_second=32_400),)
+
+
 def test_a_field_that_no_meter_counts_is_listed():
     found = read_genai(providers(model({"input_mtok": 1, "input_gpixels": 2})))
     assert [(left.field, left.why) for left in found.left_out] == [
