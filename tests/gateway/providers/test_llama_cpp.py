@@ -5,6 +5,7 @@ import urllib.request
 
 import pytest
 
+from gateway.submission import Parameters
 from ledger.reading import connect_read_only
 from ledger.verify import verify
 from tests.gateway.providers.journeys import carried, cost, load, settled, shown
@@ -56,6 +57,37 @@ def test_an_answer_streams_and_is_priced_by_the_usage_that_llama_cpp_reports(mod
     assert 0 < again.cached_input_tokens < again.input_tokens == receipt.input_tokens
     assert again.cost_total_pico < receipt.cost_total_pico  # its prompt was in the cache
     assert first.attempt_events[-1].record.provider_request_id.startswith("chatcmpl-")
+    assert held == (0, 0, 0)
+
+
+def test_sampling_and_stop_sequences_reach_llama_cpp(model, ledger_path):
+    """PRV-4: what is claimed of an openai route holds with a real server too."""
+    warm = {"max_output_tokens": 24, "ignore_eos": True}
+
+    async def scenario(running):
+        async def text(seed, temperature, stop=()):
+            parameters = Parameters(temperature=temperature, stop=stop)
+            return await running.run(seed=seed, parameters=parameters, **warm)
+
+        greedy, _ = await text(1, 0.0)
+        greedy_again, _ = await text(2, 0.0)
+        hot, _ = await text(1, 2.0)
+        hot_again, _ = await text(1, 2.0)
+        hotter, _ = await text(2, 2.0)
+        stop = next(c for c in greedy[4:] if c.isascii() and c.isalnum() and c not in greedy[:4])
+        stopped, filed = await text(1, 0.0, stop=(stop,))
+        return (greedy, greedy_again), (hot, hot_again, hotter), stopped, filed, running.held()
+
+    with llama_server(model) as (base_url, _):
+        load(ledger_path, address(base_url))
+        cold, hot, stopped, filed, held = asyncio.run(carried(ledger_path, scenario))
+    assert cold[0] == cold[1] != ""  # without heat the seed is nothing
+    assert hot[0] == hot[1] != hot[2]  # with it the same seed is the same answer
+    assert cold[0].startswith(stopped) and len(stopped) < len(cold[0])
+    receipt = filed.current.record
+    assert (receipt.status, receipt.usage_source) == ("completed", "provider")
+    assert receipt.usage_convention == "openai-chat"
+    assert receipt.output_tokens < 24
     assert held == (0, 0, 0)
 
 
