@@ -20,6 +20,7 @@ from gateway.policy.values import (
     Route,
     RouteState,
     TenantState,
+    TokenCount,
 )
 from gateway.submission import Submission
 from ledger.rates import RateTable
@@ -48,6 +49,17 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[Record, ...]
     hold: Hold | None = None
     route: Route | None = None
+
+
+class Considered(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision that was not taken, with what it was made from."""
+
+    request: InferenceRequest
+    decision: Decision
+    tenant: TenantState
+    policy_revision: str
+    rate_table_version: str
+    decided_at_us: int
 
 
 class Desk:
@@ -95,21 +107,47 @@ class Desk:
             max_cost_pico=max_cost_pico,
         )
 
+    def request(
+        self, submission: Submission, counts: tuple[TokenCount, ...], request_id: str
+    ) -> InferenceRequest:
+        """Return a submission as admission sees it, with its budget filled in and no text."""
+        return InferenceRequest(
+            request_id=request_id,
+            tenant_id=submission.caller.tenant_id,
+            logical_model=submission.logical_model,
+            priority=submission.priority,
+            budget=self.budget(submission, submission.caller.tenant_id),
+            input_tokens=counts,
+            required_capabilities=submission.required_capabilities,
+            allowed_regions=submission.allowed_regions,
+            quality_floor_milli=submission.quality_floor_milli,
+            side_effects=submission.side_effects,
+            user_path=submission.user_path,
+            task_type=submission.task_type,
+            session_id=submission.session_id,
+            key_id=submission.caller.key_id,
+            tags=submission.tags,
+        )
+
+    def consider(self, request: InferenceRequest, now_us: int) -> Considered:
+        """Return what would be decided on a request; nothing is taken and nothing recorded."""
+        policy, context = self.configuration.policy, self._context(request, now_us)
+        return Considered(
+            request=request,
+            decision=decide(request, policy.routes, context, policy),
+            tenant=context.tenant,
+            policy_revision=policy.revision,
+            rate_table_version=context.rates.version,
+            decided_at_us=now_us,
+        )
+
     def weigh(
         self, request: InferenceRequest, now_us: int, *, trace_id: str | None = None
     ) -> Weighed:
         """Decide on a request and, where it is accepted, take what it reserves."""
         configuration, policy = self.configuration, self.configuration.policy
-        rates = configuration.rates_at(now_us)
-        states = self.book.route_states()
-        tenant = self.book.tenant_state(request.tenant_id, now_us, _most_tokens(request))
-        context = AdmissionContext(
-            now_us=now_us,
-            tenant=tenant,
-            route_states=states,
-            rates=rates,
-            evaluations=configuration.evaluations,
-        )
+        context = self._context(request, now_us)
+        states, tenant, rates = context.route_states, context.tenant, context.rates
         decision = decide(request, policy.routes, context, policy)
         records: list[Record] = self.snapshots_to_file(states)
         records.append(self._decision_record(request, decision, tenant, states, now_us, rates))
@@ -131,6 +169,16 @@ class Desk:
             snapshot_revision=snapshot_revision, decided_at_us=now_us, records=tuple(records),
             hold=hold, route=route,
         )  # fmt: skip
+
+    def _context(self, request: InferenceRequest, now_us: int) -> AdmissionContext:
+        """Return the book and the configuration as a decision on this request sees them now."""
+        return AdmissionContext(
+            now_us=now_us,
+            tenant=self.book.tenant_state(request.tenant_id, now_us, _most_tokens(request)),
+            route_states=self.book.route_states(),
+            rates=self.configuration.rates_at(now_us),
+            evaluations=self.configuration.evaluations,
+        )
 
     def _take(self, request: InferenceRequest, decision: Decision, now_us: int) -> Hold:
         hold = Hold(

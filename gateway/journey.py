@@ -14,7 +14,7 @@ import msgspec
 
 from gateway import metrics
 from gateway.clock import Clock
-from gateway.desk import Desk, Weighed
+from gateway.desk import Considered, Desk, Weighed
 from gateway.driving import Driver, filed_as
 from gateway.ids import request_id as make_request_id
 from gateway.policy.reasons import REASONS
@@ -164,27 +164,15 @@ class Journey:
     def in_flight(self) -> int:
         return len(self._driving)
 
+    async def consider(self, submission: Submission) -> Considered:
+        """Return what would be decided on it now; nothing is held, recorded or run."""
+        request = await self._measured(submission)
+        return self.desk.consider(request, self._clock.now_us())
+
     async def _measured(self, submission: Submission) -> InferenceRequest:
-        configuration = self.desk.configuration
-        revisions = configuration.tokenizer_revisions
+        revisions = self.desk.configuration.tokenizer_revisions
         counts = await count_chat_for(revisions, submission.messages, submission.tools_json)
-        return InferenceRequest(
-            request_id=self._new_id(),
-            tenant_id=submission.caller.tenant_id,
-            logical_model=submission.logical_model,
-            priority=submission.priority,
-            budget=self.desk.budget(submission, submission.caller.tenant_id),
-            input_tokens=counts,
-            required_capabilities=submission.required_capabilities,
-            allowed_regions=submission.allowed_regions,
-            quality_floor_milli=submission.quality_floor_milli,
-            side_effects=submission.side_effects,
-            user_path=submission.user_path,
-            task_type=submission.task_type,
-            session_id=submission.session_id,
-            key_id=submission.caller.key_id,
-            tags=submission.tags,
-        )
+        return self.desk.request(submission, counts, self._new_id())
 
     async def _refuse(self, weighed: Weighed, withdrawn: Sequence[Weighed] = ()) -> Refusal:
         """File the refusal. It never takes an Idempotency-Key: nothing ran under it (LED-5).

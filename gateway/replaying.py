@@ -1,4 +1,4 @@
-"""Decisions made again from the ledger alone, for the command, the API and the page (RTE-3)."""
+"""Decisions made again from the ledger alone: by the same rules (RTE-3) or by others (RTE-4)."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -8,8 +8,15 @@ import msgspec
 
 from gateway.policy import attempt_replay
 from gateway.policy.comparing import Comparison, Recorded, compare, not_comparable
-from gateway.policy.replay import CODE_REVISION, DecisionInputs, decode_inputs
-from gateway.policy.values import CapacitySnapshot, Evaluation, RoutePolicy
+from gateway.policy.counterfactual import Counterfactual, Summary
+from gateway.policy.replay import (
+    CODE_REVISION,
+    DecisionInputs,
+    decode_decision,
+    decode_inputs,
+    redecide,
+)
+from gateway.policy.values import CapacitySnapshot, Decision, Evaluation, RoutePolicy
 from ledger.queries import configuration
 from ledger.queries import decisions as queries
 from ledger.rates import RateTable
@@ -35,6 +42,14 @@ class Tally:
     @property
     def total(self) -> int:
         return self.identical + self.different + self.not_comparable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Other:
+    """The rules to decide by instead of the recorded ones; None: the recorded."""
+
+    policy: RoutePolicy | None = None
+    rates: RateTable | None = None
 
 
 class Replayer:
@@ -82,6 +97,32 @@ class Replayer:
             return Comparison(
                 request_id=recorded.request_id, verdict="different", differences=(f"inputs: {gap}",)
             )
+
+    def under(self, row: RouteDecision, other: Other) -> Decision:
+        """Return what a recorded decision's inputs lead to under other rules (RTE-4).
+
+        Raises NotInLedger or msgspec.DecodeError where the inputs can't be read.
+        """
+        inputs = decode_inputs(row.inputs_json)
+        policy = other.policy or self.policy(inputs.policy_revision)
+        rates = other.rates or self.rates(inputs.rate_table_version)
+        evaluations = self.evaluations(inputs.evaluations_seq)
+        return redecide(inputs, policy, rates, self.snapshot, evaluations)
+
+    def counterfactual(
+        self, other: Other, *, since_us: int | None = None, until_us: int | None = None
+    ) -> Summary:
+        """Return what the decisions of since_us <= t < until_us would have come to, beside them."""
+        made = Counterfactual()
+        for stored in queries.decisions(self._connection, since_us=since_us, until_us=until_us):
+            row = stored.record
+            try:
+                recorded, again = decode_decision(row.decision_json), self.under(row, other)
+            except (NotInLedger, msgspec.DecodeError):
+                made.skip()
+            else:
+                made.add(recorded, again, same_code=row.code_revision == CODE_REVISION)
+        return made.summary()
 
     def steps(self, request_id: str | None = None) -> Iterator[Comparison]:
         """Yield the comparison of every decision about what follows an attempt (SPEC 6)."""

@@ -15,6 +15,7 @@ from gateway.api.auth import (
     SCOPE_REPORTS,
 )
 from gateway.api.capabilities import CapabilityMatrix
+from gateway.api.deciding import DECIDE, Deciding
 from gateway.api.errors import Failure
 from gateway.api.headers import repeated_problem
 from gateway.api.health import Health
@@ -80,11 +81,13 @@ class Application:
         operating = Operations(ports, body_limit_bytes)
         matrix = CapabilityMatrix(ports)
         chat = ChatCompletions(ports, body_limit_bytes)
+        deciding = Deciding(ports, body_limit_bytes)
         self.table = Table(
             (
                 self._keyed("POST", "/v1/chat/completions", "chat_completions", chat),
                 self._keyed("GET", "/v1/models", "models", models.every),
                 self._keyed("GET", "/v1/models/{id}", "model", models.one),
+                self._keyed("POST", DECIDE, "decide", deciding),
                 self._keyed("GET", "/api/v1/requests/{id}", "request", requests.request),
                 self._keyed("GET", "/api/v1/requests/{id}/receipt", "receipt", requests.receipt),
                 self._keyed("GET", "/api/v1/requests/{id}/decision", "decision", requests.decision),
@@ -157,7 +160,7 @@ class Application:
             scopes = (SCOPE_OPERATE, SCOPE_ADMINISTER)
         elif path.endswith(("/outcome", "/outcomes")):
             scopes = (SCOPE_INFERENCE, SCOPE_RECEIPTS)
-        elif path.startswith(_NATIVE_PREFIX):
+        elif path.startswith(_NATIVE_PREFIX) and path != DECIDE:
             scopes = (SCOPE_RECEIPTS,)
 
         async def authenticated(request: Request) -> Response | None:

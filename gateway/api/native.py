@@ -5,16 +5,22 @@ Another tenant's request and one that doesn't exist are told apart by nothing (S
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import msgspec
 import orjson
 
 from gateway.api import errors, reports
+from gateway.api.decisions import decision_view
 from gateway.api.http import JSON, PROBLEM_JSON, Request, Response
 from gateway.api.ports import Ports
 from gateway.api.receipts import iso_time, receipt_json
 from gateway.api.replies import failed_natively
 from gateway.api.reports import ReportAnswer
+from gateway.policy.replay import CODE_REVISION, decode_decision
+from gateway.policy.values import Decision
+from gateway.replaying import NotInLedger, Other, Replayer
 from gateway.submission import Caller
 from ledger.money import units_text
 from ledger.queries.decisions import decision_of
@@ -41,7 +47,18 @@ class Requests:
         return await self._found(request, caller, self._receipt)
 
     async def decision(self, request: Request, caller: Caller) -> Response:
-        return await self._found(request, caller, self._decision)
+        """What was decided; with ?policy= or ?rates= what would have been by those (RTE-4)."""
+        named = {name: values[-1] for name, values in request.query().items()}
+        if not named.keys() & {"policy", "rates"}:
+            return await self._found(request, caller, self._decision)
+        look = partial(self._decision_under, named.get("policy"), named.get("rates"))
+        try:
+            return await self._found(request, caller, look)
+        except (NotInLedger, msgspec.DecodeError):
+            message = (
+                "The ledger has no such policy or rate table, or lacks an input of the decision."
+            )
+            return failed_natively(errors.of_http("NOT_FOUND", message))
 
     async def _found(self, request: Request, caller: Caller, look: Look) -> Response:
         shown = None
@@ -83,6 +100,37 @@ class Requests:
         if decided is None or decided.record.tenant_id != tenant_id:
             return None
         return decision_json(decided)
+
+    def _decision_under(
+        self, policy: str | None, rates: str | None, tenant_id: str, request_id: str
+    ) -> dict[str, Any] | None:
+        decided = decision_of(self._ports.reader(), request_id)
+        if decided is None or decided.record.tenant_id != tenant_id:
+            return None
+        row, replayer = decided.record, Replayer(self._ports.reader())
+        other = Other(
+            policy=None if policy is None else replayer.policy(policy),
+            rates=None if rates is None else replayer.rates(rates),
+        )
+        recorded, again = decode_decision(row.decision_json), replayer.under(row, other)
+        return {
+            "request_id": request_id,
+            "policy_revision": policy or row.policy_revision,
+            "rate_table_version": rates or row.rate_table_version,
+            "code_revision": CODE_REVISION,
+            "recorded": {
+                "policy_revision": row.policy_revision,
+                "rate_table_version": row.rate_table_version,
+                "code_revision": row.code_revision,
+                **decision_view(recorded),
+            },
+            "decision": decision_view(again),
+            "changed": [
+                name
+                for name in Decision.__struct_fields__
+                if getattr(recorded, name) != getattr(again, name)
+            ],
+        }
 
 
 class Reports:

@@ -69,7 +69,7 @@ class ChatCompletions:
         if isinstance(asked, Problem):
             return failed(errors.of_problem(asked))
         if wanted.model not in self._ports.models():
-            return failed(errors.of_problem(_no_such_model(self._ports.models())))
+            return failed(errors.of_problem(no_such_model(self._ports.models())))
         key = request.headers.get(HEADER)
         weighed = submissions(caller, wanted, asked)
         try:
@@ -221,7 +221,7 @@ class Models:
 
     async def one(self, request: Request, caller: Caller) -> Response:
         if request.parameter not in self._ports.models():
-            return failed(errors.of_problem(_no_such_model(self._ports.models())))
+            return failed(errors.of_problem(no_such_model(self._ports.models())))
         return Response(body=orjson.dumps(_model_json(request.parameter)))
 
 
@@ -292,7 +292,7 @@ async def _write(request: Request, answering: Answering, written: bytes, *, more
     await request.write(written, more=more)
 
 
-def _no_such_model(models: tuple[str, ...]) -> Problem:
+def no_such_model(models: tuple[str, ...]) -> Problem:
     """The name that was asked for isn't quoted: what a client sent stays out of errors."""
     return Problem(
         code="MODEL_NOT_FOUND",

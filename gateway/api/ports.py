@@ -6,6 +6,7 @@ from typing import Protocol
 
 from gateway.api.auth import KeyRing
 from gateway.clock import Clock
+from gateway.desk import Considered
 from gateway.idempotency import Claims
 from gateway.operations.base import Actor, Done, Operation, Refused
 from gateway.submission import Delta, Ended, Refusal, Submission
@@ -44,6 +45,10 @@ class Journey(Protocol):
         self, submissions: Sequence[Submission]
     ) -> "Refusal | tuple[Run, ...]":
         """Returns the refusal, or a run for each, all durable before it returns: all or none."""
+        ...
+
+    async def consider(self, submission: Submission) -> Considered:
+        """Returns what would be decided on it now; nothing is held, recorded or run."""
         ...
 
     def deliver(self, run: "Run") -> AsyncIterator[Delta | Ended]:

@@ -64,7 +64,12 @@ def decide(
         winner, order = first(policy.ordering, left)
         return _accepted(case, bounds, winner, order, candidates.primaries(weighings, fell))
     found = fallback.search(
-        scale, bounds, fallback.origins_of(weighings, fell), ready.by_id, case.foreign_routes()
+        scale,
+        bounds,
+        fallback.origins_of(weighings, fell),
+        ready.by_id,
+        case.foreign_routes(),
+        tried=frozenset(table.ids),  # a primary was judged already, whatever it fell for
     )
     looked_at = (*candidates.primaries(weighings, fell), *candidates.fallbacks(found))
     if found.left:

@@ -1,6 +1,7 @@
 """RTE-3 end to end: decisions in a ledger file, made again by the command from that file alone."""
 
 import io
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 
+from gateway.fleet_file.document import Fleet, write_fleet
 from gateway.policy import replay
 from gateway.policy.admission import decide
-from gateway.replaying import Replayer, tally
+from gateway.replaying import Other, Replayer, tally
 from ledger.records import (
     CapacitySnapshotRecord,
     EvaluationResult,
@@ -20,6 +22,7 @@ from ledger.records import (
 )
 from ledger.store import Store
 from tests import policy_factories as make
+from tests.gateway.api.client import Client, SmallGateway
 from tests.gateway.policy.corpus import Draw
 
 POLICY = make.course_policy(
@@ -180,3 +183,61 @@ def test_evidence_that_came_later_than_the_decision_is_not_read_into_it(ledger: 
     append(ledger, make.replaced(failed, evaluation_id="evaluation-2", passed=0))
     result = tally(Replayer(reader).all(), keep=5)
     assert (result.identical, result.different) == (60, 0)
+
+
+def publish_slower(ledger: Path) -> None:
+    """A second policy, whose first token comes 100 ms later."""
+    slower = make.replaced(POLICY, revision="policy-slower", first_decode_us=140_000)
+    append(
+        ledger,
+        RoutePolicyRecord(
+            revision=slower.revision,
+            body_json=msgspec.json.encode(slower).decode(),
+            published_at_us=2,
+            published_by="test",
+        ),
+    )
+
+
+def test_a_period_under_another_policy_is_summed_up_from_the_ledger_alone(ledger: Path, reader):
+    """RTE-4: the same requests; nobody moves, and each TTFT is 100 ms later."""
+    publish_slower(ledger)
+    replayer = Replayer(reader)
+    summary = replayer.counterfactual(Other(policy=replayer.policy("policy-slower")))
+    before, after = summary.before, summary.after
+    assert (summary.decisions, summary.unreadable, summary.other_code) == (DECISIONS, 0, 0)
+    assert (before.accepted, before.rejections) == (after.accepted, after.rejections)
+    assert before.ttft_p95_us is not None
+    assert after.ttft_p95_us == before.ttft_p95_us + 100_000
+    lines = run("--policy", "policy-slower").splitlines()
+    assert lines[0] == "60 decisions; predicted latencies are of the accepted ones."
+    assert lines[-1] == "No request would have gone elsewhere."
+    assert "0 decisions" in run("--policy", "policy-slower", "--to", "2020-01-01")
+
+
+def test_rates_from_a_fleet_file_are_tried_on_past_requests(ledger: Path, tmp_path: Path):
+    """CST-5, RTE-4: ten times the prices, before anyone publishes them."""
+    dearer = make.rates(make.rate("fast-v2", 20, 80), make.rate("long-context-v4", 40, 120))
+    file = tmp_path / "fleet.toml"
+    file.write_text(write_fleet(Fleet(rate_tables=(dearer,))))
+    cost = next(each for each in run("--rates", str(file)).splitlines() if "cost" in each).split()
+    assert Decimal(cost[-1]) == 10 * Decimal(cost[-2]) > 0
+
+
+def test_a_policy_that_is_neither_published_nor_a_file_is_named(ledger: Path):
+    with pytest.raises(CommandError, match="no route policy 'policy-none'"):
+        run("--policy", "policy-none")
+
+
+def test_the_api_tells_one_request_under_another_policy(ledger: Path):
+    publish_slower(ledger)
+    client = Client(SmallGateway(ledger))
+    shown = client.get("/api/v1/requests/req-1/decision?policy=policy-slower").json
+    assert shown["policy_revision"] == "policy-slower"
+    assert shown["recorded"]["policy_revision"] == POLICY.revision
+    ttft_ms = [shown[side]["estimate"]["ttft_ms"] for side in ("recorded", "decision")]
+    if ttft_ms[0] is not None:
+        assert ttft_ms[1] == ttft_ms[0] + 100
+    assert client.get("/api/v1/requests/req-1/decision?policy=none").status == 404
+    other = Client(SmallGateway(ledger), tenant="tenant-b")
+    assert other.get("/api/v1/requests/req-1/decision?policy=policy-slower").status == 404

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
 
-from gateway.management.commands.calibrate import instant_us
 from gateway.management.commands.simulate import replica_counts
 from gateway.management.progress import progress_bar
+from gateway.management.times import instant_us
 from ledger.queries.timings import completed_timings
 from ledger.reading import connect_read_only
 from simulator.calibrate import calibrate, forecast

@@ -1,7 +1,6 @@
 """`manage.py calibrate`: a time model from receipts, with its backtest beside it (SIM-1)."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.management.progress import progress_bar
+from gateway.management.times import instant_us
 from ledger.errors import LedgerError
 from ledger.queries.timings import Timing, completed_timings
 from ledger.reading import connect_read_only
@@ -43,13 +43,6 @@ def receipts_of(timings: tuple[Timing, ...], source: str) -> Receipts:
         input_tokens=table[:, 3],
         output_tokens=table[:, 4],
     )
-
-
-def instant_us(text: str) -> int:
-    """An ISO 8601 time as µs UTC; without a zone it is UTC. ValueError if it isn't one."""
-    when = datetime.fromisoformat(text)
-    passed = (when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
-    return (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
 
 
 class Command(BaseCommand):

@@ -9,6 +9,7 @@ URLS = {
     ("POST", "/v1/chat/completions"): "inference",
     ("GET", "/v1/models"): "inference",
     ("GET", "/v1/models/{id}"): "inference",
+    ("POST", "/api/v1/decide"): "inference",
     ("GET", "/api/v1/requests/{id}"): "receipts",
     ("GET", "/api/v1/requests/{id}/receipt"): "receipts",
     ("GET", "/api/v1/requests/{id}/decision"): "receipts",
