@@ -5,8 +5,7 @@ charge's period is the quarter hour in which its request was accepted; its unit 
 where it is exact. Abstract units have the currency XXX, which ISO 4217 keeps for none.
 """
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 
 import msgspec
@@ -26,6 +25,7 @@ CUSTOM = (
 HEADINGS = (*(column.name for column in COLUMNS), *CUSTOM)
 
 _TOKENS, _REQUESTS = "Tokens", "Requests"
+_PLACES = {name: place for place, name in enumerate(HEADINGS)}
 _NUMBERS = frozenset(column.name for column in COLUMNS if column.kind == "decimal")
 
 
@@ -71,97 +71,36 @@ class Rows:
     """Makes rows of HEADINGS; what many receipts share is made once."""
 
     def __init__(self, issuer: Issuer, zone: tzinfo, currencies: Mapping[str, str]) -> None:
-        self._issuer, self._zone = issuer, zone
+        self._zone = zone
         self._currencies = {
             version: name if len(name) == 3 and name.isascii() and name.isupper() else NO_CURRENCY
             for version, name in currencies.items()
         }
         self._months: dict[int, tuple[str, str]] = {}
-        self._places = {name: place for place, name in enumerate(HEADINGS)}
+        self._quarter: tuple[int, dict[str, str]] = (-1, {})
+        self._same = _cells([""] * len(HEADINGS), _of_issuer(issuer))
 
     def of(self, charged: Charged) -> Iterator[list[str]]:
         """The rows of a receipt, in the order of its components."""
         receipt = charged.receipt
-        common = self._common(charged)
-        for part in components(receipt):
-            yield self._cells(common | self._own(receipt, part))
-
-    def _common(self, charged: Charged) -> dict[str, str]:
-        receipt, issuer = charged.receipt, self._issuer
-        quarter = receipt.accepted_at_us - receipt.accepted_at_us % QUARTER_US
-        month = self._month(quarter)
+        common = _cells(self._same, self._times(receipt.accepted_at_us))
         currency = self._currencies.get(receipt.rate_table_version, NO_CURRENCY)
-        return {
-            "BillingAccountId": issuer.account,
-            "BillingAccountName": issuer.name,
-            "BillingAccountType": "Gateway",
-            "BillingCurrency": currency,
-            "PricingCurrency": currency,
-            "BillingPeriodStart": month[0],
-            "BillingPeriodEnd": month[1],
-            "ChargeCategory": "Usage",
-            "ChargeFrequency": "Usage-Based",
-            "ChargePeriodStart": _time(quarter),
-            "ChargePeriodEnd": _time(quarter + QUARTER_US),
-            "InvoiceIssuerName": issuer.name,
-            "PricingCategory": "Standard",
-            "ProviderName": issuer.name,
-            "PublisherName": issuer.name,
-            "ResourceId": receipt.request_id,
-            "ResourceType": "Inference request",
-            "ServiceCategory": "AI and Machine Learning",
-            "ServiceSubcategory": "Generative AI",
-            "ServiceName": issuer.service,
-            "SubAccountId": receipt.tenant_id,
-            "SubAccountName": receipt.tenant_id,
-            "SubAccountType": "Tenant",
-            "Tags": receipt.tags_json,
-            "x_RequestId": receipt.request_id,
-            "x_ProviderRequestId": charged.provider_request_id or "",
-            "x_Model": receipt.logical_model,
-            "x_ApiKey": receipt.key_id,
-            "x_RouteId": receipt.route_id or "",
-            "x_Priority": receipt.priority,
-            "x_Status": receipt.status,
-            "x_Simulated": "true" if receipt.simulated else "false",
-            "x_Unpriced": "true" if receipt.rate_key is None else "false",
-            "x_RateTable": receipt.rate_table_version,
-        }
+        common = _cells(common, _of_receipt(charged, currency))
+        for part in components(receipt):
+            yield _cells(common, _of_part(receipt, part))
 
-    def _own(self, receipt: Receipt, part: Component) -> dict[str, str]:
-        cost = units_text(part.pico)
-        price = _exact_price(part)
-        sku = receipt.rate_key or receipt.route_id or ""
-        meter = ("Batch " if receipt.priority == "batch" and part.unit == _TOKENS else "") + (
-            part.meter
-        )
-        details = {"x_Meter": part.meter} | {f"x_{name}": n for name, n in part.details.items()}
-        return {
-            "BilledCost": cost,
-            "ContractedCost": cost,
-            "EffectiveCost": cost,
-            "ListCost": cost,
-            "PricingCurrencyEffectiveCost": cost,
-            "ContractedUnitPrice": price,
-            "ListUnitPrice": price,
-            "PricingCurrencyContractedUnitPrice": price,
-            "PricingCurrencyListUnitPrice": price,
-            "ConsumedQuantity": str(part.quantity),
-            "ConsumedUnit": part.unit,
-            "PricingQuantity": str(part.quantity),
-            "PricingUnit": part.unit,
-            "ChargeDescription": f"{receipt.logical_model}: {meter.lower()}",
-            "SkuId": sku,
-            "SkuMeter": meter,
-            "SkuPriceDetails": json.dumps(details),
-            "SkuPriceId": f"{receipt.rate_table_version}/{sku}/{meter}",
-        }
-
-    def _cells(self, values: Mapping[str, str]) -> list[str]:
-        cells = [""] * len(HEADINGS)
-        for name, value in values.items():
-            cells[self._places[name]] = value if name in _NUMBERS else safe_cell(value)
-        return cells
+    def _times(self, at_us: int) -> dict[str, str]:
+        start_us = at_us - at_us % QUARTER_US
+        if self._quarter[0] != start_us:
+            month = self._month(start_us)
+            times = {
+                "ChargePeriodStart": _time(start_us),
+                "ChargePeriodEnd": _time(start_us + QUARTER_US),
+                "BillingPeriodStart": month[0],
+                "BillingPeriodEnd": month[1],
+            }
+            self._quarter = (start_us, times)
+        return self._quarter[1]
 
     def _month(self, at_us: int) -> tuple[str, str]:
         """The billing period: the reporting zone's calendar month, as UTC times."""
@@ -175,6 +114,85 @@ class Rows:
             start, end = day_start_us(first, self._zone), day_start_us(following, self._zone)
             self._months[key] = (_time(start), _time(end))
         return self._months[key]
+
+
+def _cells(row: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """A copy of the row with these values in their columns."""
+    cells = list(row)
+    for name, value in values.items():
+        cells[_PLACES[name]] = value if name in _NUMBERS else safe_cell(value)
+    return cells
+
+
+def _of_issuer(issuer: Issuer) -> dict[str, str]:
+    return {
+        "BillingAccountId": issuer.account,
+        "BillingAccountName": issuer.name,
+        "BillingAccountType": "Gateway",
+        "ChargeCategory": "Usage",
+        "ChargeFrequency": "Usage-Based",
+        "InvoiceIssuerName": issuer.name,
+        "PricingCategory": "Standard",
+        "ProviderName": issuer.name,
+        "PublisherName": issuer.name,
+        "ResourceType": "Inference request",
+        "ServiceCategory": "AI and Machine Learning",
+        "ServiceSubcategory": "Generative AI",
+        "ServiceName": issuer.service,
+        "SubAccountType": "Tenant",
+    }
+
+
+def _of_receipt(charged: Charged, currency: str) -> dict[str, str]:
+    receipt = charged.receipt
+    return {
+        "BillingCurrency": currency,
+        "PricingCurrency": currency,
+        "ResourceId": receipt.request_id,
+        "SubAccountId": receipt.tenant_id,
+        "SubAccountName": receipt.tenant_id,
+        "Tags": receipt.tags_json,
+        "x_RequestId": receipt.request_id,
+        "x_ProviderRequestId": charged.provider_request_id or "",
+        "x_Model": receipt.logical_model,
+        "x_ApiKey": receipt.key_id,
+        "x_RouteId": receipt.route_id or "",
+        "x_Priority": receipt.priority,
+        "x_Status": receipt.status,
+        "x_Simulated": "true" if receipt.simulated else "false",
+        "x_Unpriced": "true" if receipt.rate_key is None else "false",
+        "x_RateTable": receipt.rate_table_version,
+    }
+
+
+def _of_part(receipt: Receipt, part: Component) -> dict[str, str]:
+    cost, price, quantity = units_text(part.pico), _exact_price(part), str(part.quantity)
+    sku = receipt.rate_key or receipt.route_id or ""
+    batch = receipt.priority == "batch" and part.unit == _TOKENS
+    meter = f"Batch {part.meter}" if batch else part.meter
+    details: dict[str, str | int] = {"x_Meter": part.meter}
+    for name, count in part.details.items():
+        details[f"x_{name}"] = count
+    return {
+        "BilledCost": cost,
+        "ContractedCost": cost,
+        "EffectiveCost": cost,
+        "ListCost": cost,
+        "PricingCurrencyEffectiveCost": cost,
+        "ContractedUnitPrice": price,
+        "ListUnitPrice": price,
+        "PricingCurrencyContractedUnitPrice": price,
+        "PricingCurrencyListUnitPrice": price,
+        "ConsumedQuantity": quantity,
+        "ConsumedUnit": part.unit,
+        "PricingQuantity": quantity,
+        "PricingUnit": part.unit,
+        "ChargeDescription": f"{receipt.logical_model}: {meter.lower()}",
+        "SkuId": sku,
+        "SkuMeter": meter,
+        "SkuPriceDetails": msgspec.json.encode(details).decode(),
+        "SkuPriceId": f"{receipt.rate_table_version}/{sku}/{meter}",
+    }
 
 
 def _exact_price(part: Component) -> str:
