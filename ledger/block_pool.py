@@ -8,7 +8,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
-from ledger.blocks import BLOCK_ROWS, Sound, check_block
+from ledger.blocks import Sound, check_block
+from ledger.chain import BLOCK_ROWS
 from ledger.rates import RateTable
 from ledger.reading import connect_read_only, fetch_one
 

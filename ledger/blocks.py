@@ -22,8 +22,6 @@ from ledger.receipt_cost import Charged, cost_fault
 from ledger.records import RECORDS, Receipt, Record
 from ledger.rows import field_names
 
-BLOCK_ROWS = 4_096  # a power of two: a whole block is one perfect subtree of the Merkle tree
-
 Row = tuple[Any, ...]
 
 

@@ -17,6 +17,9 @@ GENESIS = bytes(32)
 HASH_BYTES = 32
 LEAF_PREFIX = b"\x00"
 NODE_PREFIX = b"\x01"
+BLOCK_HEIGHT = 12
+BLOCK_ROWS = 1 << BLOCK_HEIGHT  # rows whose subtree's root is kept: what a proof starts from
+_BLOCK_MASK = BLOCK_ROWS - 1
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +75,7 @@ class Builder:
     transaction is durable: nothing needs to be undone when it is not.
     """
 
-    __slots__ = ("_peaks", "entry_hash", "size")
+    __slots__ = ("_peaks", "closed", "entry_hash", "size")
 
     def __init__(self, head: Head | None = None) -> None:
         head = head or Head()
@@ -82,6 +85,7 @@ class Builder:
             raise BadHead(f"an entry hash of {len(head.entry_hash)} bytes")
         self.size = head.size
         self.entry_hash = head.entry_hash
+        self.closed: list[tuple[int, bytes]] = []  # (number from 1, root) of blocks ended here
         self._peaks = [
             head.frontier[start : start + HASH_BYTES]
             for start in range(0, len(head.frontier), HASH_BYTES)
@@ -94,11 +98,20 @@ class Builder:
         # As `add_leaf`, written out: this is the hottest loop of the writer.
         peaks, size = self._peaks, self.size
         self.size = size + 1
+        if size & _BLOCK_MASK == _BLOCK_MASK:
+            leaf, size = self._close_block(leaf), size >> BLOCK_HEIGHT
         while size & 1:
             leaf = sha256(b"\x01" + peaks.pop() + leaf).digest()
             size >>= 1
         peaks.append(leaf)
         return entry_hash
+
+    def _close_block(self, leaf: bytes) -> bytes:
+        """The root of the block that this leaf ends; remembered in `closed`, for proofs."""
+        for _ in range(BLOCK_HEIGHT):
+            leaf = node_hash(self._peaks.pop(), leaf)
+        self.closed.append((self.size >> BLOCK_HEIGHT, leaf))
+        return leaf
 
     def add_leaf(self, leaf: bytes) -> None:
         """Grows the tree alone by one leaf."""

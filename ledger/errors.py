@@ -65,6 +65,7 @@ WRITE_FAULTS: dict[str, str] = {
     "DISK_FULL": "free space on the ledger's disk; the server goes on by itself",
     "FILE_READ_ONLY": "make the file and its folder writable for the server's user",
     "FILE_LOCKED": "end the other program that holds a lock on the file",
+    "FILE_MOVED": "put the ledger's file back, or stop the server and name it with WEIGHBRIDGE_DB",
     "FILE_CORRUPT": "stop the server, run verify_ledger, restore the last backup",
     "DISK_FAULT": "look at the disk and the system's log; the server tries again by itself",
 }
@@ -86,6 +87,10 @@ def write_fault_of(error: BaseException) -> str:
     """The code, a key of `WRITE_FAULTS`, of what SQLite or the system reported."""
     if isinstance(error, LedgerDamaged | TriggersDiffer):
         return "FILE_CORRUPT"
+    if isinstance(error, LedgerNotReady | FileNotFoundError):
+        return "FILE_MOVED"
+    if isinstance(error, LedgerUnavailable):
+        return error.code
     name = getattr(error, "sqlite_errorname", "")
     for prefix, code in _BY_SQLITE_NAME:
         if name.startswith(prefix):

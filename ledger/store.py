@@ -238,9 +238,13 @@ class Store:
 
     def _failed(self, error: LedgerUnavailable) -> None:
         if self._last_error is None:
-            advice = WRITE_FAULTS.get(error.code, "see the error")
-            logger.error("The ledger can't be written (%s): %s; %s.", error.code, error, advice)
-        self._last_error, self._fault = str(error), error.code
+            logger.error("The ledger can't be written: %s", _told(error))
+        self._last_error, self._fault = _told(error), error.code
+
+
+def _told(error: LedgerUnavailable) -> str:
+    """What an operator reads: the code, what failed, what to do."""
+    return f"{error.code}: {error}; {WRITE_FAULTS.get(error.code, 'restart the server')}"
 
 
 def _deliver(batch: Sequence[_Pending], results: Sequence[Places | Exception]) -> None:

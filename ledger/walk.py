@@ -70,7 +70,7 @@ class Walk:
         for other, other_row in found[1:]:
             what = f"{record_type.TABLE} has row {seq}, too"
             self._faults.add(fault_at("doubled", other, other_row, what))
-        leaf, stored_hash = _leaf(record_type, row), row[2]
+        leaf, stored_hash = leaf_of(record_type, row), row[2]
         if isinstance(leaf, str) or type(stored_hash) is not bytes:
             what = leaf if isinstance(leaf, str) else "its hash is no hash: it was altered"
             self._faults.add(fault_at("altered", record_type, row, what))
@@ -145,7 +145,7 @@ def fault_at(kind: Kind, record_type: type[Record], row: Row, what: str) -> Faul
     )
 
 
-def _leaf(record_type: type[Record], row: Row) -> bytes | str:
+def leaf_of(record_type: type[Record], row: Row) -> bytes | str:
     """The row's leaf hash, or why it can have none."""
     version = row[1]
     if type(version) is not int or not 1 <= version <= record_type.VERSION:

@@ -59,6 +59,7 @@ class Writer:
         self._path = path
         self._projections = (OpenWork(), *projections)
         self._connection: sqlite3.Connection | None = None
+        self._file = (0, 0)
         self._rows_since_checkpoint = 0
         self._pages_per_row = float(PAGES_PER_ROW_GUESS)
         self.checkpointed_at_s: float | None = None  # by the monotonic clock
@@ -91,7 +92,7 @@ class Writer:
         except BaseException:
             connection.close()
             raise
-        self._connection = connection
+        self._connection, self._file = connection, _file_of(self._path)
 
     def commit(self, batch: Sequence[Sequence[Record]]) -> list[Outcome]:
         """For each caller's records their places, or why they were refused; all of it durable.
@@ -100,6 +101,7 @@ class Writer:
         """
         try:
             connection = self._connected()
+            self._check_in_place()
             try:
                 return self._together(connection, batch)
             except Exception as error:
@@ -118,6 +120,7 @@ class Writer:
         """Returns when a transaction can be made durable; LedgerUnavailable when not."""
         try:
             connection = self._connected()
+            self._check_in_place()
             connection.execute("BEGIN IMMEDIATE")
             _write_head(connection, self.head)
             connection.execute("COMMIT")
@@ -164,6 +167,15 @@ class Writer:
             raise LedgerUnavailable("the ledger's connection is closed")
         return self._connection
 
+    def _check_in_place(self) -> None:
+        """Returns while the path leads to the open file.
+
+        A file that was moved or removed takes commits all the same, and nobody would find them.
+        """
+        if _file_of(self._path) != self._file:
+            what = f"{self._path} is another file than the one that was opened"
+            raise LedgerUnavailable(what, "FILE_MOVED")
+
     def _abandon(self) -> None:
         """Drops a connection whose state is in doubt: the next use reads the head from the file."""
         connection, self._connection = self._connection, None
@@ -183,14 +195,14 @@ class Writer:
         self._write(connection, rows)
         for projection in self._projections:
             projection.apply(connection, _placed(batch, outcomes))
-        self._finish(connection, builder.head)
+        self._finish(connection, builder.head, builder.closed)
         return outcomes
 
     def _one_by_one(
         self, connection: sqlite3.Connection, batch: Sequence[Sequence[Record]]
     ) -> list[Outcome]:
         """Each caller in a savepoint, so that a bad record fails its own caller alone."""
-        head, outcomes = self.head, list[Outcome]()
+        head, closed, outcomes = self.head, list[tuple[int, bytes]](), list[Outcome]()
         connection.execute("BEGIN IMMEDIATE")
         for records in batch:
             builder, rows = Builder(head), Rows()
@@ -207,20 +219,31 @@ class Writer:
                 outcomes.append(_refusal(error))
             else:
                 head = builder.head
+                closed += builder.closed
                 outcomes.append(outcome)
             connection.execute("RELEASE caller")
-        self._finish(connection, head)
+        self._finish(connection, head, closed)
         return outcomes
 
     def _write(self, connection: sqlite3.Connection, rows: Rows) -> None:
         for sql, values in inserts(rows):
             connection.execute(sql, values)
 
-    def _finish(self, connection: sqlite3.Connection, head: Head) -> None:
+    def _finish(
+        self, connection: sqlite3.Connection, head: Head, closed: Sequence[tuple[int, bytes]]
+    ) -> None:
         _write_head(connection, head)
+        if closed:
+            connection.executemany("INSERT OR REPLACE INTO chain_block VALUES (?, ?)", closed)
         connection.execute("COMMIT")
         self._rows_since_checkpoint += head.size - self.head.size
         self.head = head
+
+
+def _file_of(path: Path) -> tuple[int, int]:
+    """What the file system knows a file by, whatever its name."""
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def _placed(
@@ -263,7 +286,7 @@ def _write_head(connection: sqlite3.Connection, head: Head) -> None:
 def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     try:
         connection.execute("SELECT size FROM chain_head LIMIT 0")
-        for table in ("open_request", "open_hold", "tenant_posted"):
+        for table in ("open_request", "open_hold", "tenant_posted", "chain_block"):
             connection.execute(f"SELECT 1 FROM {table} LIMIT 0")  # noqa: S608 - own names
         for record_type in RECORDS:
             connection.execute(f"{select(record_type)} LIMIT 0")

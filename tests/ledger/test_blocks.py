@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.block_pool import checked_blocks
-from ledger.blocks import BLOCK_ROWS, check_block
-from ledger.chain import Builder, checkpoint_of
+from ledger.blocks import check_block
+from ledger.chain import BLOCK_ROWS, Builder, checkpoint_of
 from ledger.reading import connect_read_only
 from ledger.store import Store
 from tests import factories

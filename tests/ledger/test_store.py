@@ -301,3 +301,26 @@ def test_the_log_is_checkpointed_when_there_is_nothing_else_to_do(store, reader)
     store._writer.checkpoint()
     assert not store._writer.checkpoint_due(idle=True)
     assert count(reader, "receipt") == 600
+
+
+def test_a_read_only_file_is_said_by_its_code_and_nothing_is_written(store, reader):
+    store.append([factories.receipt(0)]).result()
+    store._writer._connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(LedgerUnavailable, match="readonly") as refused:
+        store.append([factories.receipt(1)]).result()
+    assert refused.value.code == "FILE_READ_ONLY"
+    assert store.status().fault == "FILE_READ_ONLY"
+    assert "make the file and its folder writable" in store.last_error
+    assert count(reader, "receipt") == 1
+
+
+def test_a_file_that_was_moved_away_takes_no_more_commits(store, ledger_path):
+    """It could: but who would find them?"""
+    store.append([factories.receipt(0)]).result()
+    away = ledger_path.with_name("away.sqlite3")
+    ledger_path.rename(away)
+    with pytest.raises(LedgerUnavailable) as refused:
+        store.append([factories.receipt(1)]).result()
+    assert refused.value.code == "FILE_MOVED"
+    away.rename(ledger_path)
+    assert store.append([factories.receipt(2)]).result()[0].seq == 2

@@ -8,16 +8,17 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ledger import open_work
+from ledger.block_roots import fill
 from ledger.errors import LedgerError
 from ledger.lock import LedgerLock
-from ledger.reading import connect_read_only
+from ledger.reading import connect_read_only, read_head
 from ledger.rollups.rebuild import first_difference, rebuild
 
 
 class Command(BaseCommand):
     help = (
-        "Makes the rollups and the lists of open work again from the records (no server may run "
-        "on the ledger). "
+        "Makes the rollups and the lists of open work again from the records, and the roots of "
+        "blocks that are missing (no server may run on the ledger). "
         "With --check, changes nothing and exits 1, naming the first row that differs."
     )
 
@@ -56,6 +57,9 @@ class Command(BaseCommand):
             try:
                 position = rebuild(connection, progress=self._report)
                 open_work.rebuild(connection)
+                head = read_head(connection)
+                if head is not None:
+                    fill(connection, head)
             finally:
                 connection.close()
         finally:

@@ -33,7 +33,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         path = options["ledger"] or settings.WEIGHBRIDGE_DB
-        checkpoint = _read_checkpoint(options["checkpoint"]) if options["checkpoint"] else None
+        checkpoint = read_checkpoint(options["checkpoint"]) if options["checkpoint"] else None
         started = time.perf_counter()
         try:
             connection = connect_read_only(path)
@@ -60,7 +60,7 @@ class Command(BaseCommand):
             sys.exit(1)
 
 
-def _read_checkpoint(path: Path) -> Checkpoint:
+def read_checkpoint(path: Path) -> Checkpoint:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Checkpoint)
     except (OSError, msgspec.DecodeError) as error:

@@ -1,0 +1,52 @@
+"""`manage.py export_proof REQUEST_ID`: a receipt's proof as a file, checked without the ledger."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from ledger.errors import LedgerError
+from ledger.management.commands.verify_ledger import read_checkpoint
+from ledger.proof_files import NoProof, prove_receipt
+from ledger.reading import connect_read_only
+
+
+class Command(BaseCommand):
+    help = (
+        "Writes the proof that a request's receipt stands in the ledger (RFC 6962); with "
+        "--checkpoint also that the ledger continues one that was exported before. "
+        "ledger/offline_proof.py checks it with nothing but SHA-256."
+    )
+    requires_system_checks: tuple[str, ...] = ()
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("request_id", metavar="REQUEST_ID")
+        parser.add_argument("--ledger", type=Path, help="another ledger file than the configured")
+        parser.add_argument("--checkpoint", type=Path, help="a file of checkpoint_ledger")
+        parser.add_argument("--output", type=Path, help="a new file; without it, standard output")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        earlier = read_checkpoint(options["checkpoint"]) if options["checkpoint"] else None
+        try:
+            connection = connect_read_only(options["ledger"] or settings.WEIGHBRIDGE_DB)
+        except LedgerError as error:
+            raise CommandError(str(error)) from error
+        try:
+            proof = prove_receipt(connection, options["request_id"], earlier)
+        finally:
+            connection.close()
+        if isinstance(proof, NoProof):
+            raise CommandError(f"{proof.code}: {proof.what}")
+        text = msgspec.json.format(msgspec.json.encode(proof)).decode()
+        if options["output"] is None:
+            self.stdout.write(text)
+            return
+        try:
+            descriptor = os.open(options["output"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except OSError as error:
+            raise CommandError(f"can't write {options['output']}: {error.strerror}") from error
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text + "\n")
