@@ -55,14 +55,15 @@ def read_chunk(body: dict[str, Any], convention: Convention = CHAT) -> Chunk | G
     whole = "delta" not in choice and isinstance(choice.get("message"), dict)
     part = choice.get("message" if whole else "delta")
     part = part if isinstance(part, dict) else {}
-    content = part.get("content")
-    text = content if isinstance(content, str) else ""
+    text, thought = _content(part.get("content"))
     called = part.get("tool_calls")
     pieces = _tool_calls(_list(called))
     if pieces is None:
         return Garbage()
     # Reasoning and tool calls are output that was generated, and not part of the text.
-    unseen = any(part.get(name) for name in ("reasoning_content", "reasoning", "tool_calls"))
+    unseen = thought or any(
+        part.get(name) for name in ("reasoning_content", "reasoning", "tool_calls")
+    )
     finish = choice.get("finish_reason")
     return Chunk(
         provider_id=provider_id(body.get("id")),
@@ -74,6 +75,15 @@ def read_chunk(body: dict[str, Any], convention: Convention = CHAT) -> Chunk | G
         tool_calls=pieces,
         logprobs_json=_logprobs(choice.get("logprobs")),
     )
+
+
+def _content(content: object) -> tuple[str, bool]:
+    """Return a content's text, and whether there is more to it: Mistral's is a list of parts."""
+    if isinstance(content, str):
+        return content, False
+    parts = [part for part in _list(content) if isinstance(part, dict)]
+    texts = [part.get("text") for part in parts if part.get("type") == "text"]
+    return "".join(text for text in texts if isinstance(text, str)), len(texts) < len(parts)
 
 
 def _tool_calls(given: Sequence[Any]) -> tuple[ToolCallPiece, ...] | None:

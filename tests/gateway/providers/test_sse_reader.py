@@ -85,6 +85,11 @@ def test_an_event_has_its_name_and_an_error_line_is_an_event_named_error():
     ]
 
 
+def test_an_event_named_error_counts_without_data_and_no_other_does():
+    assert read(b"event: error\n: out of memory\n\n") == [SseEvent(name="error", data=b"")]
+    assert read(b"event: ping\n\n") == []
+
+
 def test_a_line_of_the_limit_is_read_and_a_longer_one_is_refused_whole_or_in_parts():
     longest = b"data: " + b"x" * (LINE_LIMIT_BYTES - 6)
     assert len(data(longest + b"\n\n")[0]) == LINE_LIMIT_BYTES - 6
