@@ -4,7 +4,17 @@ from django.contrib.auth.views import LogoutView
 from django.urls import path
 from django.views.generic import RedirectView
 
-from gateway.pages import bridge, costs, receipt, receipts, releases, slo
+from gateway.pages import (
+    acting,
+    audit_log,
+    bridge,
+    costs,
+    receipt,
+    receipts,
+    releases,
+    slo,
+    tenants,
+)
 from gateway.pages.login import Login
 from gateway.pages.theme import set_theme
 
@@ -18,6 +28,10 @@ urlpatterns = [
     path("costs", costs.index, name="costs"),
     path("costs/bridge", bridge.index, name="bridge"),
     path("costs.csv", costs.as_csv, name="costs-csv"),
+    path("tenants", tenants.index, name="tenants"),
+    path("tenants/<str:tenant_id>", tenants.show, name="tenant"),
+    path("audit-log", audit_log.index, name="audit-log"),
+    path("act/<str:operation>", acting.act, name="act"),
     path("slo", slo.index, name="slo"),
     path("releases", releases.index, name="releases"),
 ]

@@ -5,6 +5,7 @@ here stands, for both at once, all that is open, so that a new URL is guarded or
 """
 
 import json
+import re
 
 import pytest
 from django.urls import get_resolver
@@ -20,7 +21,8 @@ ENDPOINTS = [
     for endpoint in SmallGateway().application().table.endpoints
 ]
 PAGES = [
-    str(pattern.pattern).replace("<str:request_id>", "x") for pattern in get_resolver().url_patterns
+    re.sub(r"<[a-z]+:[a-z_]+>", "x", str(pattern.pattern))
+    for pattern in get_resolver().url_patterns
 ]
 
 

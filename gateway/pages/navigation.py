@@ -32,6 +32,13 @@ ENTRIES: tuple[Entry, ...] = (
         question="What happened to this request, and why?",
         also=("receipt",),
     ),
+    Entry(
+        url_name="tenants",
+        label="Tenants",
+        question="Who may use how much, and what is left of it?",
+        also=("tenant",),
+    ),
+    Entry(url_name="audit-log", label="Audit log", question="Who changed what, when and why?"),
 )
 
 

@@ -1,10 +1,11 @@
 """Control actions: who changed what, and why."""
 
 import sqlite3
+from dataclasses import dataclass
 
 from ledger.reading import fetch, fetch_one
 from ledger.records import ControlAction
-from ledger.rows import record_of, select
+from ledger.rows import Stored, record_of, select, stored
 
 
 def latest_action(connection: sqlite3.Connection, action: str) -> ControlAction | None:
@@ -25,3 +26,40 @@ def drained_routes(connection: sqlite3.Connection) -> frozenset[str]:
         "GROUP BY subject)"
     )
     return frozenset(row[0] for row in fetch(connection, sql))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionsPage:
+    """A page of the audit log, the newest first; `older_seq` leads to the next one."""
+
+    actions: tuple[Stored[ControlAction], ...]
+    older_seq: int | None
+
+
+def actions_page(
+    connection: sqlite3.Connection,
+    *,
+    before_seq: int | None = None,
+    action: str = "",
+    subject: str = "",
+    actor: str = "",
+    rows: int = 100,
+) -> ActionsPage:
+    """The actions that match every given part exactly, from before a place in the chain."""
+    wanted = {"action": action, "subject": subject, "actor": actor}
+    given = {name: value for name, value in wanted.items() if value}
+    conditions = [*(f"{name} = ?" for name in given), "seq < ?"]
+    sql = (
+        f"{select(ControlAction)} WHERE {' AND '.join(conditions)} "
+        f"ORDER BY seq DESC LIMIT {rows + 1}"
+    )
+    values = (*given.values(), 2**63 - 1 if before_seq is None else before_seq)
+    found = [stored(ControlAction, row) for row in fetch(connection, sql, values)]
+    more = len(found) > rows
+    return ActionsPage(actions=tuple(found[:rows]), older_seq=found[rows - 1].seq if more else None)
+
+
+def action_names(connection: sqlite3.Connection) -> list[str]:
+    """The names of the actions that there were, in order."""
+    sql = "SELECT DISTINCT action FROM control_action ORDER BY action LIMIT 200"
+    return [row[0] for row in fetch(connection, sql)]

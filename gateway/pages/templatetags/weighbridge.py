@@ -7,7 +7,8 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from gateway.auth_roles import role_of
+from gateway.auth_roles import includes, role_of
+from gateway.operations.registry import OPERATIONS
 from gateway.pages import formatting
 from gateway.pages.navigation import ENTRIES, current
 from gateway.pages.theme import THEMES, theme_of
@@ -120,3 +121,23 @@ def navigation(context: template.Context) -> dict[str, Any]:
 @register.simple_tag(takes_context=True)
 def theme(context: template.Context) -> str:
     return theme_of(context["request"])
+
+
+@register.inclusion_tag("_act.html", takes_context=True)
+def act(
+    context: template.Context, operation: str, label: str, danger: bool = False, **fields: str
+) -> dict[str, Any]:
+    """A form behind a summary that does one operation, with a reason; nothing without the role.
+
+    `field__name` stands for `field.name`: a template's argument can't hold a dot.
+    """
+    request = context["request"]
+    return {
+        "allowed": includes(getattr(request, "role", None), OPERATIONS[operation].ROLE),
+        "operation": operation,
+        "label": label,
+        "danger": danger,
+        "fields": {name.replace("__", "."): value for name, value in fields.items()},
+        "back": request.get_full_path(),
+        "csrf_token": context.get("csrf_token"),
+    }

@@ -1,0 +1,103 @@
+"""The console's one way to change something: a form's POST becomes an operation (SEC-2)."""
+
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.shortcuts import render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_POST
+
+from gateway.auth_roles import require_role, role_of
+from gateway.operations import anywhere
+from gateway.operations.base import Actor, Done, Refused
+from gateway.operations.registry import OPERATIONS, read
+from ledger.errors import LedgerError
+
+FIELDS_LIMIT = 200
+_OWN = ("csrfmiddlewaretoken", "next")
+REFUSED_STATUS = 422
+
+
+@require_role("operator")
+@require_POST
+def act(request: HttpRequest, operation: str) -> HttpResponse:
+    """Perform it as the logged-in operator, then go back; a refusal or a new key is a page."""
+    back = request.POST.get("next", "")
+    if not url_has_allowed_host_and_scheme(back, {request.get_host()}, request.is_secure()):
+        back = "/"
+    found = performed(request, operation)
+    if isinstance(found, Done) and found.shown_once is None:
+        messages.success(request, found.summary)
+        return HttpResponseRedirect(back)
+    context = {"result": found, "refused": isinstance(found, Refused), "back": back}
+    return render(
+        request, "acted.html", context, status=REFUSED_STATUS if context["refused"] else 200
+    )
+
+
+def performed(request: HttpRequest, name: str) -> Done | Refused:
+    """Do the operation of a form, wherever the ledger is owned; or say why not."""
+    try:
+        body = msgspec.json.encode(tree_of(request.POST, name))
+    except ValueError as problem:
+        return Refused(code="INVALID_REQUEST", message=str(problem))
+    operation = read(name, body)
+    if isinstance(operation, Refused):
+        return operation
+    try:
+        return anywhere.perform(settings.WEIGHBRIDGE_DB, operation, _actor(request))
+    except LedgerError as problem:
+        return Refused(code="LEDGER_UNAVAILABLE", message=str(problem))
+
+
+def _actor(request: HttpRequest) -> Actor:
+    user = request.user
+    role = role_of(user)
+    if not isinstance(user, User) or role is None:
+        raise PermissionError("the view's guard let nobody in")
+    return Actor(name=user.get_username(), role=role, via="console")
+
+
+def tree_of(form: QueryDict, name: str) -> dict[str, Any]:
+    """A form's fields as the operation's: what is left empty is left out.
+
+    `quota.time_zone` is a field within `quota`; of a name ending in `[]` every value is taken; one
+    ending in `:json` is JSON text. Numbers come as text and are read as the operation declares.
+    ValueError, naming the field, for what can't be read.
+    """
+    kind = OPERATIONS.get(name)
+    if len(form) > FIELDS_LIMIT:
+        raise ValueError(f"a form has at most {FIELDS_LIMIT} fields")
+    tree: dict[str, Any] = {}
+    for key, values in form.lists():
+        given = [str(value).strip() for value in values if str(value).strip()]
+        if key in _OWN or not given:
+            continue
+        *parents, leaf = key.split(".")
+        place = tree
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[leaf.removesuffix("[]").removesuffix(":json")] = _value(key, given)
+    if kind is None:
+        return tree
+    try:
+        loose = msgspec.convert(tree, type=kind, strict=False)
+    except msgspec.ValidationError as problem:
+        raise ValueError(f"the form can't be read: {problem}") from problem
+    found: dict[str, Any] = msgspec.to_builtins(loose)
+    return found
+
+
+def _value(key: str, given: list[str]) -> Any:
+    if key.endswith("[]"):
+        return given
+    if not key.endswith(":json"):
+        return given[-1]
+    try:
+        return msgspec.json.decode(given[-1])
+    except msgspec.DecodeError as problem:
+        raise ValueError(f"{key.removesuffix(':json')} is no JSON: {problem}") from problem
