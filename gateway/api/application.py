@@ -40,6 +40,7 @@ from gateway.api.operating import Operations
 from gateway.api.outcomes import Outcomes
 from gateway.api.ports import Ports
 from gateway.api.problems import invalid
+from gateway.api.proofs import Proofs
 from gateway.api.replies import failed, failed_natively
 from gateway.api.sse import error_event
 from gateway.ids import RANDOM_BYTES, exchange_id
@@ -91,6 +92,7 @@ class Application:
                 self._keyed("GET", "/api/v1/requests/{id}", "request", requests.request),
                 self._keyed("GET", "/api/v1/requests/{id}/receipt", "receipt", requests.receipt),
                 self._keyed("GET", "/api/v1/requests/{id}/decision", "decision", requests.decision),
+                self._keyed("GET", "/api/v1/requests/{id}/proof", "proof", Proofs(ports).proof),
                 *(
                     self._keyed("GET", path, path.rpartition("/")[2], report.report)
                     for path in reports.PATHS

@@ -13,6 +13,7 @@ URLS = {
     ("GET", "/api/v1/requests/{id}"): "receipts",
     ("GET", "/api/v1/requests/{id}/receipt"): "receipts",
     ("GET", "/api/v1/requests/{id}/decision"): "receipts",
+    ("GET", "/api/v1/requests/{id}/proof"): "receipts",
     ("GET", "/api/v1/costs"): "receipts reports",
     ("GET", "/api/v1/costs/bridge"): "receipts reports",
     ("GET", "/api/v1/slo"): "receipts reports",
