@@ -143,3 +143,9 @@ def newest_rate(
     )
     row = fetch_one(connection, sql, (source, target, on_day))
     return None if row is None else record_of(CurrencyRate, row)
+
+
+def providers(connection: sqlite3.Connection) -> list[str]:
+    """Everyone of whom a report was imported, by name, at most LIST_LIMIT."""
+    sql = "SELECT DISTINCT provider FROM invoice ORDER BY provider LIMIT ?"
+    return [row[0] for row in fetch(connection, sql, (LIST_LIMIT,))]

@@ -9,6 +9,7 @@ from typing import Any
 from gateway.clock import VirtualClock
 from gateway.operations import anywhere
 from gateway.operations.base import Actor, Done, Operation, Refused
+from gateway.operations.reconciliation import Reconcile
 from ledger.reading import connect_read_only, read_head
 from ledger.reconcile.reports import Report, report
 from ledger.reconcile.values import Binding, Plan
@@ -81,6 +82,9 @@ def usual(requests: int) -> Results:
     ]
 
 
+WHOLE_MONTH = [(day, usual(1) if day < 2 else []) for day in range(30)]
+
+
 def perform(path: Path, operation: Operation, actor: Actor = ANN, at_us: int = NOW_US) -> Done:
     result = anywhere.perform(path, operation, actor, clock=VirtualClock(at_us))
     assert isinstance(result, Done), result
@@ -115,3 +119,15 @@ def movements(found: Report) -> list[tuple[str, str, bool, int, int, int]]:
         (m.class_name, m.detail, m.late, m.attempts, m.lines, m.difference_pico)
         for m in found.movements
     ]
+
+
+def compare(period: str = "2026-09", plan: Plan = PLAN, **options: str) -> Reconcile:
+    return Reconcile(provider="openai", period=period, matching=plan, **options)
+
+
+def opened(path: Path) -> Path:
+    """Two real requests in September, one a day, and a simulated one."""
+    append(path, request(1, START_US + 1))
+    append(path, request(2, START_US + DAY_US + 1))
+    append(path, request(3, START_US + 2, kind="simulator"))
+    return path

@@ -10,17 +10,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.operations.base import Actor
 from gateway.operations.reconciliation import (
     ImportInvoice,
-    LockPeriod,
     Reconcile,
     RecordCurrencyRate,
-    SignReconciliation,
 )
 from gateway.operations.registry import read
+from ledger.focus.charges import Issuer
+from ledger.focus.exporting import write
 from ledger.queries import invoices as reports
 from ledger.queries import reconciliation as stored
+from ledger.queries.charges import ChargeFilter
 from ledger.reading import connect_read_only
 from ledger.reconcile import running
 from ledger.reconcile.exports import rows, write_csv, write_sqlite
@@ -28,16 +28,17 @@ from ledger.reconcile.values import Binding, Plan
 from ledger.records import InvoiceLine
 from tests import factories
 from tests.gateway.operations.books import (
-    ANN,
     BOB,
     DAY_US,
-    NOW_US,
     OCTOBER_US,
     PLAN,
     START_US,
+    WHOLE_MONTH,
     append,
+    compare,
     costs,
     movements,
+    opened,
     perform,
     refused,
     reported,
@@ -45,20 +46,10 @@ from tests.gateway.operations.books import (
     usual,
 )
 
-WHOLE_MONTH = [(day, usual(1) if day < 2 else []) for day in range(30)]
-
 
 @pytest.fixture
 def books(ledger_path: Path) -> Path:
-    """Two real requests in September, one a day, and a simulated one."""
-    append(ledger_path, request(1, START_US + 1))
-    append(ledger_path, request(2, START_US + DAY_US + 1))
-    append(ledger_path, request(3, START_US + 2, kind="simulator"))
-    return ledger_path
-
-
-def compare(period: str = "2026-09", plan: Plan = PLAN, **options: str) -> Reconcile:
-    return Reconcile(provider="openai", period=period, matching=plan, **options)
+    return opened(ledger_path)
 
 
 def lines(path: Path) -> list[InvoiceLine]:
@@ -257,92 +248,6 @@ def test_another_currency_needs_a_dated_rate_and_the_run_keeps_it(books):
         assert refused(books, RecordCurrencyRate(**wrong)).code == "INVALID_RATE"
 
 
-def closed(books: Path) -> str:
-    """September imported and run by ann, signed and locked by bob."""
-    perform(books, ImportInvoice(files=(costs((0, usual(1)), *WHOLE_MONTH[2:]),)))
-    run_id = perform(books, compare()).subject
-    perform(books, SignReconciliation(run_id=run_id, reason="looked at it"), BOB)
-    perform(books, LockPeriod(run_id=run_id, reason="month end"), BOB)
-    return run_id
-
-
-def test_only_a_second_person_signs_and_only_a_signed_period_is_locked(books):
-    """REC-3."""
-    perform(books, ImportInvoice(files=(costs(*WHOLE_MONTH),)), ANN)
-    run_id = perform(books, compare(), ANN).subject
-    sign, lock = (
-        SignReconciliation(run_id=run_id, reason="looked at it"),
-        LockPeriod(run_id=run_id, reason="month end"),
-    )
-    assert refused(books, lock, BOB).code == "NOT_SIGNED"
-    assert refused(books, sign, ANN).code == "SECOND_PERSON"
-    again = msgspec.structs.replace(PLAN, materiality_pico=1)
-    newer = perform(books, compare(plan=again), BOB).subject
-    assert refused(books, sign, BOB).code == "NOT_THE_NEWEST_RUN"
-    of_newer = SignReconciliation(run_id=newer, reason="looked at it")
-    assert refused(books, of_newer, BOB).code == "SECOND_PERSON"  # bob ran this one
-    assert refused(books, of_newer, ANN).code == "SECOND_PERSON"  # ann imported
-    carl = Actor(name="carl", role="operator", via="console")
-    perform(books, of_newer, carl)
-    assert refused(books, of_newer, carl).code == "ALREADY_SIGNED"
-    early = LockPeriod(run_id=newer, reason="month end")
-    assert refused(books, early, carl, at_us=OCTOBER_US - 1).code == "PERIOD_NOT_OVER"
-    perform(books, early, carl)
-    assert refused(books, early, carl).code == "PERIOD_LOCKED"
-    assert refused(books, compare()).code == "PERIOD_LOCKED"
-    found = reported(books, newer)
-    assert (found.signed.signed_by, found.lock.locked_by) == ("console:carl", "console:carl")
-    assert refused(books, SignReconciliation(run_id="rec_none", reason="r")).code == "NO_SUCH_RUN"
-
-
-def test_a_run_that_is_outdated_is_not_locked(books):
-    perform(books, ImportInvoice(files=(costs((0, usual(1))),)))
-    run_id = perform(books, compare()).subject
-    perform(books, SignReconciliation(run_id=run_id, reason="looked at it"), BOB)
-    perform(books, ImportInvoice(files=(costs((1, usual(1))),)))
-    found = refused(books, LockPeriod(run_id=run_id, reason="month end"), BOB)
-    assert found.code == "RUN_OUTDATED"
-
-
-def test_late_lines_adjust_the_next_period_which_opens_where_the_last_closed(books):
-    """REC-3: a locked period stays as it is."""
-    september = closed(books)
-    before = reported(books, september)
-    assert before.closing_pico == -3_600_000_000  # the second day is on no line
-    late = [("gpt-5, input", 0.0025, 1_000), usual(1)[1]]  # was 0.002
-    perform(books, ImportInvoice(files=(costs((0, late), (1, usual(1)), (30, usual(1))),)))
-    append(books, request(5, OCTOBER_US + 5))
-    october = reported(books, perform(books, compare("2026-10")).subject)
-    assert movements(october) == [
-        ("matched", "", False, 1, 2, 0),
-        ("only_theirs", "late", True, 0, 3, 4_100_000_000),
-    ]
-    assert (october.opening_pico, october.adjustments_pico, october.closing_pico) == (
-        -3_600_000_000, 4_100_000_000, 500_000_000,
-    )  # fmt: skip
-    after = reported(books, september)
-    assert (after.digest, after.closing_pico) == (before.digest, before.closing_pico)
-
-
-def test_a_late_end_of_an_attempt_adjusts_our_side(books):
-    append(books, request(4, START_US + 9, outcome="unknown", cost_pico=0, input_tokens=0,
-                          output_tokens=0))  # fmt: skip
-    closed(books)
-    append(books, [factories.attempt_event(4, at_us=OCTOBER_US, cost_pico=3_600_000_000)])
-    perform(books, ImportInvoice(files=(costs((30, [])),), format="openai_costs"))
-    october = reported(books, perform(books, compare("2026-10")).subject)
-    assert movements(october) == [("only_ours", "late", True, 1, 0, -3_600_000_000)]
-
-
-def test_an_earlier_period_is_closed_first(books):
-    closed(books)
-    perform(books, ImportInvoice(files=(costs((30, []), (31, usual(1)), (61, [])),)))
-    november = perform(books, compare("2026-11"), ANN, at_us=NOW_US + 60 * DAY_US).subject
-    perform(books, SignReconciliation(run_id=november, reason="looked"), BOB)
-    lock = LockPeriod(run_id=november, reason="month end")
-    assert refused(books, lock, BOB, at_us=NOW_US + 60 * DAY_US).code == "EARLIER_PERIOD_OPEN"
-
-
 def test_periods_are_of_the_reporting_zone(books):
     """CST-9: a month in +05:30 begins 5.5 hours before that of UTC."""
     india = running.period_of("2026-09", "+05:30")
@@ -376,3 +281,20 @@ def test_an_import_travels_as_json():
     again = read("import_invoice", msgspec.json.encode(operation))
     assert again == operation
     assert json.loads(msgspec.json.encode(operation))["files"] == ["AGJ5dGVz"]
+
+
+def test_charges_with_request_ids_are_matched_one_by_one(books):
+    """REC-2: a report in FOCUS that names the provider's request ids."""
+    with contextlib.closing(connect_read_only(books)) as connection:
+        out = io.BytesIO()
+        period = ChargeFilter(start_us=START_US, end_us=OCTOBER_US)
+        write(connection, period, out, issuer=Issuer(name="OpenAI"))
+    text = out.getvalue().decode().replace(",XXX,", ",USD,")
+    twice = text + text.split("\r\n")[1] + "\r\n"
+    perform(books, ImportInvoice(files=(twice.encode(),)))
+    found = reported(books, perform(books, compare()).subject)
+    assert movements(found) == [
+        ("duplicate_charge", "line", False, 0, 1, 2_000_000_000),
+        ("matched", "", False, 2, 4, 0),
+        ("only_theirs", "no_attempt", False, 0, 2, 3_600_000_000),  # the simulated one
+    ]

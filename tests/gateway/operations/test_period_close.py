@@ -1,0 +1,143 @@
+"""A period signed by a second person, locked, and adjusted in the next one (REC-3)."""
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gateway.operations.base import Actor
+from gateway.operations.reconciliation import (
+    ImportInvoice,
+    LockPeriod,
+    SignReconciliation,
+)
+from ledger.reading import connect_read_only
+from ledger.reconcile.overview import overview
+from tests import factories
+from tests.gateway.operations.books import (
+    ANN,
+    BOB,
+    DAY_US,
+    NOW_US,
+    OCTOBER_US,
+    PLAN,
+    START_US,
+    WHOLE_MONTH,
+    append,
+    compare,
+    costs,
+    movements,
+    opened,
+    perform,
+    refused,
+    reported,
+    request,
+    usual,
+)
+
+
+@pytest.fixture
+def books(ledger_path: Path) -> Path:
+    return opened(ledger_path)
+
+
+def closed(books: Path) -> str:
+    """September imported and run by ann, signed and locked by bob."""
+    perform(books, ImportInvoice(files=(costs((0, usual(1)), *WHOLE_MONTH[2:]),)))
+    run_id = perform(books, compare()).subject
+    perform(books, SignReconciliation(run_id=run_id, reason="looked at it"), BOB)
+    perform(books, LockPeriod(run_id=run_id, reason="month end"), BOB)
+    return run_id
+
+
+def test_only_a_second_person_signs_and_only_a_signed_period_is_locked(books):
+    """REC-3."""
+    perform(books, ImportInvoice(files=(costs(*WHOLE_MONTH),)), ANN)
+    run_id = perform(books, compare(), ANN).subject
+    sign, lock = (
+        SignReconciliation(run_id=run_id, reason="looked at it"),
+        LockPeriod(run_id=run_id, reason="month end"),
+    )
+    assert refused(books, lock, BOB).code == "NOT_SIGNED"
+    assert refused(books, sign, ANN).code == "SECOND_PERSON"
+    again = msgspec.structs.replace(PLAN, materiality_pico=1)
+    newer = perform(books, compare(plan=again), BOB).subject
+    assert refused(books, sign, BOB).code == "NOT_THE_NEWEST_RUN"
+    of_newer = SignReconciliation(run_id=newer, reason="looked at it")
+    assert refused(books, of_newer, BOB).code == "SECOND_PERSON"  # bob ran this one
+    assert refused(books, of_newer, ANN).code == "SECOND_PERSON"  # ann imported
+    carl = Actor(name="carl", role="operator", via="console")
+    perform(books, of_newer, carl)
+    assert refused(books, of_newer, carl).code == "ALREADY_SIGNED"
+    early = LockPeriod(run_id=newer, reason="month end")
+    assert refused(books, early, carl, at_us=OCTOBER_US - 1).code == "PERIOD_NOT_OVER"
+    perform(books, early, carl)
+    assert refused(books, early, carl).code == "PERIOD_LOCKED"
+    assert refused(books, compare()).code == "PERIOD_LOCKED"
+    found = reported(books, newer)
+    assert (found.signed.signed_by, found.lock.locked_by) == ("console:carl", "console:carl")
+    assert refused(books, SignReconciliation(run_id="rec_none", reason="r")).code == "NO_SUCH_RUN"
+
+
+def test_a_run_that_is_outdated_is_not_locked(books):
+    perform(books, ImportInvoice(files=(costs((0, usual(1))),)))
+    run_id = perform(books, compare()).subject
+    perform(books, SignReconciliation(run_id=run_id, reason="looked at it"), BOB)
+    perform(books, ImportInvoice(files=(costs((1, usual(1))),)))
+    found = refused(books, LockPeriod(run_id=run_id, reason="month end"), BOB)
+    assert found.code == "RUN_OUTDATED"
+
+
+def test_late_lines_adjust_the_next_period_which_opens_where_the_last_closed(books):
+    """REC-3: a locked period stays as it is."""
+    september = closed(books)
+    before = reported(books, september)
+    assert before.closing_pico == -3_600_000_000  # the second day is on no line
+    late = [("gpt-5, input", 0.0025, 1_000), usual(1)[1]]  # was 0.002
+    perform(books, ImportInvoice(files=(costs((0, late), (1, usual(1)), (30, usual(1))),)))
+    append(books, request(5, OCTOBER_US + 5))
+    october = reported(books, perform(books, compare("2026-10")).subject)
+    assert movements(october) == [
+        ("matched", "", False, 1, 2, 0),
+        ("only_theirs", "late", True, 0, 3, 4_100_000_000),
+    ]
+    assert (october.opening_pico, october.adjustments_pico, october.closing_pico) == (
+        -3_600_000_000, 4_100_000_000, 500_000_000,
+    )  # fmt: skip
+    after = reported(books, september)
+    assert (after.digest, after.closing_pico) == (before.digest, before.closing_pico)
+
+
+def test_a_late_end_of_an_attempt_adjusts_our_side(books):
+    append(books, request(4, START_US + 9, outcome="unknown", cost_pico=0, input_tokens=0,
+                          output_tokens=0))  # fmt: skip
+    closed(books)
+    append(books, [factories.attempt_event(4, at_us=OCTOBER_US, cost_pico=3_600_000_000)])
+    perform(books, ImportInvoice(files=(costs((30, [])),), format="openai_costs"))
+    october = reported(books, perform(books, compare("2026-10")).subject)
+    assert movements(october) == [("only_ours", "late", True, 1, 0, -3_600_000_000)]
+
+
+def test_an_earlier_period_is_closed_first(books):
+    closed(books)
+    perform(books, ImportInvoice(files=(costs((30, []), (31, usual(1)), (61, [])),)))
+    november = perform(books, compare("2026-11"), ANN, at_us=NOW_US + 60 * DAY_US).subject
+    perform(books, SignReconciliation(run_id=november, reason="looked"), BOB)
+    lock = LockPeriod(run_id=november, reason="month end")
+    assert refused(books, lock, BOB, at_us=NOW_US + 60 * DAY_US).code == "EARLIER_PERIOD_OPEN"
+
+
+def test_the_books_of_a_provider_say_how_far_each_period_got(books):
+    """REC-3: imports, runs, sign-off and lock, newest first."""
+    september = closed(books)
+    perform(books, ImportInvoice(files=(costs((30, usual(1))),)))
+    october = perform(books, compare("2026-10")).subject
+    with contextlib.closing(connect_read_only(books)) as connection:
+        (found,) = overview(connection)
+    assert (found.provider, len(found.invoices), found.lock.period) == ("openai", 2, "2026-09")
+    assert [(one.run.run_id, one.signed_by, one.locked_by, one.newest) for one in found.runs] == [
+        (october, None, None, True),
+        (september, "console:bob", "console:bob", True),
+    ]
+    assert [one.difference_pico for one in found.runs] == [3_600_000_000, -3_600_000_000]
