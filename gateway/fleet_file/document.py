@@ -75,9 +75,15 @@ def read_fleet(text: str) -> Reading:
     if size > TEXT_LIMIT_BYTES:
         return _unread(f"the file has {size} bytes of at most {TEXT_LIMIT_BYTES}")
     try:
-        tree, places = parse(text)
+        return _read(text)
     except BadToml as problem:
         return _unread(f"{problem}")
+    except RecursionError:
+        return _unread("line 1, column 1: it is nested too deeply")
+
+
+def _read(text: str) -> Reading:
+    tree, places = parse(text)
     resolved = copy.deepcopy(tree)
     faults = list(credential_faults(tree))
     secret = {fault.path for fault in faults}
@@ -142,7 +148,8 @@ def _resolve(tree: dict[str, Any]) -> Iterator[Fault]:
         if rate["key"] in by_name:
             rate["key"] = identity_id(by_name[rate["key"]])
     for index, route in enumerate(_list(tree.get("policy"), "routes")):
-        if isinstance(route, Mapping) and route.get("route_id") in by_name:
+        name = route.get("route_id") if isinstance(route, Mapping) else None
+        if isinstance(name, str) and name in by_name:
             yield Fault(
                 path=("policy", "routes", index, "route_id"),
                 what="a model identity has this name, so that a rate's key could mean either",

@@ -44,7 +44,10 @@ class BadToml(ValueError):
 
 
 def parse(text: str) -> tuple[dict[str, Any], dict[Path, Place]]:
-    """(the tree of a TOML text, where each of its keys stands). Raises BadToml."""
+    """(the tree of a TOML text, where each of its keys stands).
+
+    Raises BadToml, and RecursionError for a text that is nested too deeply.
+    """
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -54,8 +57,6 @@ def parse(text: str) -> tuple[dict[str, Any], dict[Path, Place]]:
             raise BadToml(str(error).removesuffix(" (at end of document)"), end) from None
         place = Place(int(found["line"]), int(found["column"]))
         raise BadToml(found["what"], place) from None
-    except RecursionError:
-        raise BadToml("it is nested too deeply", Place(1, 1)) from None
     scanner = _Scanner(text.replace("\r\n", "\n"))  # as tomllib does
     scanner.document()
     return tree, {path: _place(scanner.text, at) for path, at in scanner.found.items()}

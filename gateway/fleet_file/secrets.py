@@ -18,7 +18,7 @@ _SHAPES: Final = re.compile(
     r"|\bnvapi-[A-Za-z0-9_-]{20,}|\bwb_[A-Za-z0-9_-]{30,}"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}"  # a JSON web token
     r"|-----BEGIN [A-Z ]*PRIVATE KEY"
-    r"|\b(?i:bearer|basic)\s+[A-Za-z0-9+/_.=-]{12,}"
+    r"|\b(?i:bearer|basic)\s+(?=[A-Za-z+/_.=-]*[0-9])[A-Za-z0-9+/_.=-]{12,}"
     r"|://[^/\s@]*@"
 )
 _SETTINGS: Final = re.compile(

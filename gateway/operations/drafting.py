@@ -35,7 +35,10 @@ def read_body(kind: type[T], tree: Mapping[str, Any], code: str, **filled: str) 
     """The value of a tree, the fields of `filled` added, or every fault of it, by path."""
     clash = [name for name, value in filled.items() if tree.get(name, value) != value]
     whole = {**tree, **filled}
-    secret = credential_faults(whole)
+    try:
+        secret = credential_faults(whole)
+    except RecursionError:
+        return Refused(code=code, message="It is nested too deeply.")
     if secret:
         return refused(code, secret, whole)
     if clash:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from gateway.auth_roles import includes
+from gateway.fleet_file.secrets import looks_like_credential
 from gateway.operations.base import (
     REASON_LIMIT_CHARS,
     Done,
@@ -37,6 +38,9 @@ def prepare(operation: Operation, seen: Seen) -> Prepared | Refused:
     if len(reason) > REASON_LIMIT_CHARS:
         message = f"The reason has {len(reason)} characters; {REASON_LIMIT_CHARS} are allowed."
         return Refused(code="REASON_TOO_LONG", message=message)
+    if looks_like_credential(reason):
+        message = "The reason looks like it holds a credential; say it without."
+        return Refused(code="CREDENTIAL", message=message)
     plan = operation.plan(seen)
     if isinstance(plan, Refused):
         return plan

@@ -42,6 +42,8 @@ def read(name: str, body: bytes) -> Operation | Refused:
         return msgspec.json.decode(body or b"{}", type=kind)
     except msgspec.ValidationError as problem:
         return Refused(code="INVALID_REQUEST", message=f"{name}: {problem}")
+    except RecursionError:
+        return Refused(code="INVALID_REQUEST", message=f"{name}: the body is nested too deeply")
     except msgspec.DecodeError:
         return Refused(code="INVALID_REQUEST", message=f"{name}: the body is no JSON object")
 

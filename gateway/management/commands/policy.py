@@ -122,6 +122,8 @@ class Command(BaseCommand):
             tree, places = parse(text_of(path, TEXT_LIMIT_BYTES))
         except BadToml as problem:
             raise CommandError(f"{path}: {problem}") from None
+        except RecursionError:
+            raise CommandError(f"{path} is nested too deeply.") from None
         policy, faults = read(RoutePolicy, tree)
         faults = credential_faults(tree) or faults
         if policy is not None and not faults and sound:

@@ -17,6 +17,7 @@ from gateway.operations.policies import (
     policy_differences,
     policy_of,
 )
+from gateway.operations.registry import read
 from gateway.operations.tenants import SetTenant
 from gateway.policy.values import RoutePolicy
 from ledger.queries import configuration as stored
@@ -265,6 +266,7 @@ def test_a_credential_is_never_written_wherever_it_stands(fleet: Fleet, secret: 
         publish({**tree(), secret: 1}),
         DraftPolicy(revision="v2", policy=with_route(address=address)),
         DraftPolicy(revision="v2", policy=tree(), note=f"the key is {secret}"),
+        publish(with_route(queue_limit=9), reason=f"for {secret}"),
     ]
     for operation in attempts:
         said = refused(fleet, operation)
@@ -272,6 +274,15 @@ def test_a_credential_is_never_written_wherever_it_stands(fleet: Fleet, secret: 
         assert secret not in repr(said)
         assert "credential" in repr(said)
     assert_nowhere_in(fleet.ledger.parent, secret)
+
+
+def test_a_body_that_is_nested_without_end_is_refused(fleet):
+    for depth in (900, 100_000):
+        text = '{"revision": "v2", "policy": ' + '{"a":' * depth + "1" + "}" * depth + "}"
+        operation = read("draft_policy", text.encode())
+        if not isinstance(operation, Refused):
+            operation = refused(fleet, operation)
+        assert operation.code in ("INVALID_REQUEST", "INVALID_POLICY")
 
 
 def test_publishing_needs_an_admin_and_a_reason_and_returning_an_operator(fleet):

@@ -9,18 +9,24 @@ import msgspec
 import pytest
 
 from gateway.demo.fleet import policy as demo_policy
+from gateway.fleet_file.document import write_fleet
+from gateway.fleet_file.in_force import fleet_in_force
 from gateway.fleet_file.named import named
 from gateway.operations import anywhere
 from gateway.operations.base import Actor, Done, Refused
+from gateway.operations.fleet import ApplyFleet
 from gateway.operations.policies import PublishPolicy, ReturnToPolicy
 from gateway.operations.routes import DrainRoute, UndrainRoute
 from gateway.policy.values import FallbackEdge, LogicalModel, RoutePolicy
 from gateway.replaying import Replayer, tally
 from ledger.queries import decisions
 from ledger.queries.actions import drained_routes
+from ledger.queries.holds import open_reservations
 from ledger.reading import read_head
+from tests.factories import NOW_US
 from tests.server import Server
 from tests.server_fixtures import Fleet
+from tests.system.watching import until
 
 OPERATOR = Actor(name="ada", role="admin", via="command")
 TENANT = "support-desk"
@@ -197,6 +203,70 @@ def test_a_drained_route_gets_nothing_new_until_it_is_brought_back_also_over_a_r
             assert drained_routes(connection) == {"fast-v2", "fast-v3"}
             assert len(list(decisions.decisions(connection))) > 9
     assert_replays_identically(fleet, least=9)
+
+
+def test_a_fleet_file_applied_while_the_server_runs_is_in_force_at_once_and_whole(served):
+    fleet, server = served
+    with contextlib.closing(fleet.reader()) as connection:
+        text = write_fleet(fleet_in_force(connection, 2 * NOW_US))
+    changed = text.replace("in_flight_limit = 96", "in_flight_limit = 96\nmax_output_tokens = 8")
+    for old, new in (("route-policy-v1", "v2"), ('"assist"\nprimary', '"helper"\nprimary')):
+        assert old in changed
+        changed = changed.replace(old, new)
+    assert asked(server, "helper")[0] == 404
+    applied = anywhere.perform(fleet.ledger, ApplyFleet(text=changed, reason="a test"), OPERATOR)
+    assert isinstance(applied, Done), applied
+    assert asked(server, "helper")[::2] == (200, "v2")
+    assert asked(server)[0] == 404
+    status, _, body = server.chat("hello", key=server.keys[TENANT], max_tokens=9, model="helper")
+    assert (status, json.loads(body)["error"]["code"]) == (400, "TOKEN_BUDGET_EXCEEDED")
+    broken = changed.replace("queue_limit = 64", "queue_limit = 0").replace('"v2"', '"v3"')
+    before = size(fleet)
+    refused = anywhere.perform(fleet.ledger, ApplyFleet(text=broken, reason="a test"), OPERATOR)
+    assert isinstance(refused, Refused)
+    assert all(problem.startswith("line ") for problem in refused.problems)
+    assert size(fleet) == before
+    assert asked(server, "helper")[::2] == (200, "v2")
+    assert_replays_identically(fleet, least=4)
+
+
+def test_what_runs_on_a_route_that_a_new_policy_has_not_ends_there_and_gives_all_back(fleet):
+    """LED-6: its slot and KV come back, and its receipt names the policy that decided it."""
+    policy = demo_policy()
+    only = {"fast-v2", "fast-us-v2", "fast-v3"}
+    without = REPLACED(
+        policy,
+        revision="v2",
+        models=(policy.models[1],),
+        routes=tuple(each for each in policy.routes if each.route_id not in only),
+        edges=(),
+    )
+    answers: list[tuple[int, dict]] = []
+    with fleet.serving(time_scale=4.0) as server:
+
+        def ask() -> None:
+            status, _, body = server.chat("hello", key=server.keys[TENANT], max_tokens=200)
+            answers.append((status, json.loads(body)))
+
+        running = threading.Thread(target=ask)
+        running.start()
+        with contextlib.closing(fleet.reader()) as connection:
+            until(
+                lambda: bool(connection.execute("SELECT 1 FROM reservation").fetchall()),
+                "the request is accepted",
+            )
+        assert isinstance(publish(fleet, without), Done)
+        assert asked(server)[0] == 404
+        running.join()
+        assert asked(server, "assist-long")[0] == 200
+        assert server.call("/readyz")[0] == 200
+    ((status, answer),) = answers
+    assert (status, answer["receipt"]["status"]) == (200, "completed")
+    assert answer["receipt"]["policy_revision"] == FIRST
+    assert answer["receipt"]["route_id"] in only
+    with contextlib.closing(fleet.reader()) as connection:
+        assert open_reservations(connection) == []
+    assert_replays_identically(fleet, least=2)
 
 
 def test_no_one_is_told_that_a_route_is_drained_that_the_policy_has_not(fleet):
