@@ -6,10 +6,9 @@ of the latter stands in the product's name alone. An InvoiceId is empty until th
 
 import re
 
-from ledger.invoices.fields import Fields
+from ledger.invoices.fields import TOKENS_LIMIT, Fields, rounded_to
 from ledger.invoices.files import csv_rows
 from ledger.invoices.values import Kind, Line, Page
-from ledger.money import parse_scaled
 
 PROVIDER = "aws"
 
@@ -95,14 +94,14 @@ def _metered(row: Fields) -> tuple[str | None, str, str | None]:
 
 
 def _quantity(row: Fields, meter: str) -> tuple[int | None, str | None]:
-    text = row.number("lineItem/UsageAmount")
+    text = row.quantity("lineItem/UsageAmount")
     unit = row.text("pricing/unit")
     scale = _SCALES.get(unit or "")
     if text is None or row.need(_TYPE) not in {"Usage", "DiscountedUsage"}:
         return None, None
     if scale is not None and meter != "other":
-        try:
-            return parse_scaled(text, scale), None
-        except ValueError:
-            pass  # a fraction of a token: kept as printed, never rounded in silence
+        tokens, fraction = rounded_to(text, scale)
+        # A fraction of a token is kept as printed: never rounded in silence.
+        if not fraction and abs(tokens) <= TOKENS_LIMIT:
+            return tokens, None
     return None, f"{text} {unit}" if unit else text

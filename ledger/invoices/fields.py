@@ -106,6 +106,16 @@ class Fields:
             raise self.bad(name, "WRONG_TYPE", "it must be a number")
         return str(value)
 
+    def quantity(self, name: str) -> str | None:
+        """A number as it is printed, of at most 64 characters; None where there is none."""
+        text = self.number(name)
+        if text is not None:
+            try:
+                parse_scaled(text, FINEST_PLACES)
+            except ValueError as error:
+                raise self.bad(name, "NOT_A_NUMBER", str(error)) from None
+        return text
+
     def count(self, name: str) -> int | None:
         """A whole number of at most TOKENS_LIMIT; "3.0" is 3. None where there is none."""
         text = self.number(name)

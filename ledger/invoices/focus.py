@@ -108,9 +108,9 @@ def _metered(text: str) -> tuple[str, str | None]:
 
 
 def _quantity(row: Fields, meter: str) -> tuple[int | None, str | None]:
-    text = row.number("ConsumedQuantity")
+    text = None if _text(row, "ConsumedQuantity") is None else row.quantity("ConsumedQuantity")
     unit = _text(row, "ConsumedUnit")
-    if text is None or text == "NULL":
+    if text is None:
         return None, None
     scale = _SCALES.get(unit or "")
     if meter != "other" and scale is not None:

@@ -96,7 +96,7 @@ def _metered(text: str) -> tuple[str | None, str, str | None]:
 
 def _quantity(usage: Fields, meter: str) -> tuple[int | None, str | None]:
     """Tokens of a token meter: the unit may read "requests", the amount counts tokens."""
-    text, unit = usage.number("amount_in_pricing_units"), usage.text("pricing_unit")
+    text, unit = usage.quantity("amount_in_pricing_units"), usage.text("pricing_unit")
     if text is None:
         return None, None
     if meter != "other" and unit == "count":

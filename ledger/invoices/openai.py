@@ -114,7 +114,7 @@ def _cost_lines(fields: Fields, amount: Fields, span: Span) -> Iterator[Line]:
 
 
 def _quantity(fields: Fields) -> tuple[int | None, str | None]:
-    text, unit = fields.number("quantity"), fields.text("quantity_unit")
+    text, unit = fields.quantity("quantity"), fields.text("quantity_unit")
     if text is None:
         return None, None
     scale = _SCALES.get(unit or "")
