@@ -137,6 +137,28 @@ def gaps(table: RateTable) -> tuple[tuple[str, int, int | None], ...]:
     )
 
 
+def times_without_price(
+    table: RateTable, keys: Sequence[str], region: str = ""
+) -> tuple[tuple[int, int | None], ...]:
+    """(from_us, until_us) of every time from the table's start at which no key has a price.
+
+    As `rate_lookup.price` finds it for a standard request in the region; None: on and on. Input and
+    output have to have prices, and a price of some hours of the day alone is none for the others.
+    """
+    fitting = [
+        rate
+        for rate in table.rates
+        if rate.key in keys
+        and not (rate.service_tier or rate.provider or rate.unpriced or rate.windows)
+        and rate.region in ("", region)
+    ]
+    return tuple(
+        (start, end)
+        for start, end, rates in _spans(fitting, table.effective_from_us, None)
+        if not rates
+    )
+
+
 def in_effect_spans(
     tables: Sequence[RateTable],
 ) -> Iterator[tuple[RateTable, int, int | None]]:
@@ -155,20 +177,28 @@ def _spans_within(
     table: RateTable, label: str, from_us: int, until_us: int | None
 ) -> Iterator[Span]:
     own = [rate for rate in table.rates if label_of(rate) == label]
+    for start, end, rates in _spans(own, from_us, until_us):
+        yield Span(from_us=start, until_us=end, version=table.version, rates=rates)
+
+
+def _spans(
+    rates: Sequence[Rate], from_us: int, until_us: int | None
+) -> Iterator[tuple[int, int | None, tuple[Rate, ...]]]:
+    """(start, end, the rates valid throughout) between the dates at which validity changes."""
     edges = {from_us}
-    for rate in own:
+    for rate in rates:
         for edge in (rate.valid_from_us, rate.valid_to_us):
             if edge is not None and from_us < edge and (until_us is None or edge < until_us):
                 edges.add(edge)
     ordered = sorted(edges)
     for start, end in zip(ordered, (*ordered[1:], until_us), strict=True):
-        rates = tuple(
+        valid = tuple(
             rate
-            for rate in own
+            for rate in rates
             if (rate.valid_from_us is None or rate.valid_from_us <= start)
             and (rate.valid_to_us is None or start < rate.valid_to_us)
         )
-        yield Span(from_us=start, until_us=end, version=table.version, rates=rates)
+        yield start, end, valid
 
 
 def _same(one: Iterable[Rate], other: Iterable[Rate]) -> bool:

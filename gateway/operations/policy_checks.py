@@ -13,7 +13,7 @@ import msgspec
 from django.conf import settings
 
 from gateway.fleet_file.in_force import tables_from
-from gateway.fleet_file.named import Fault
+from gateway.fleet_file.named import Fault, instant
 from gateway.fleet_file.where import path_of
 from gateway.policy.validation import problems
 from gateway.policy.values import Route, RoutePolicy
@@ -21,6 +21,7 @@ from gateway.providers import kserve_address, openai_address, simulated
 from gateway.quota import Quota
 from gateway.tokenizers.registry import REVISIONS
 from ledger.queries import configuration as stored
+from ledger.rate_changes import times_without_price
 from ledger.rates import RateTable
 from ledger.records import ModelIdentity
 
@@ -37,6 +38,7 @@ class Around:
     identities: Mapping[str, ModelIdentity]
     quotas: Mapping[str, Quota]
     rate_tables: tuple[RateTable, ...]  # in effect now, and those that are to come
+    now_us: int = 0
 
 
 def around(connection: sqlite3.Connection, now_us: int) -> Around:
@@ -48,6 +50,7 @@ def around(connection: sqlite3.Connection, now_us: int) -> Around:
             for each in stored.tenants(connection)
         },
         rate_tables=tables_from(connection, now_us),
+        now_us=now_us,
     )
 
 
@@ -131,18 +134,30 @@ def price_faults(policy: RoutePolicy, around: Around) -> Iterator[Fault]:
     """Routes without a price that a tenant with a cost budget may be sent to (CST-7)."""
     budgeted = {name: quota for name, quota in sorted(around.quotas.items()) if has_budget(quota)}
     for table in around.rate_tables:
-        priced = {rate.key for rate in table.rates}
         for index, route in enumerate(policy.routes):
-            if priced & {route.route_id, route.identity_id} or not route.enabled:
+            keys = (route.route_id, route.identity_id)
+            missing = [
+                (since_us, until_us)
+                for since_us, until_us in times_without_price(table, keys, route.region)
+                if until_us is None or until_us > around.now_us
+            ]
+            if not missing or not route.enabled:
                 continue
             tenants = [name for name, quota in budgeted.items() if reaches(quota, route)]
             if tenants:
                 yield Fault(
                     path=("routes", index),
-                    what=f"route {route.route_id} has no price in {table.version}, and {tenants[0]} has a "
-                    "cost budget",
+                    what=f"route {route.route_id} has no price in {table.version}"
+                    f"{_since(missing[0][0], table)}, and {tenants[0]} has a cost budget",
                     action="Publish rates for the route or its model identity first",
                 )
+
+
+def _since(from_us: int, table: RateTable) -> str:
+    """From when on a price is missing, where that is not from the table's own start on."""
+    if from_us <= table.effective_from_us:
+        return ""
+    return f" from {instant(from_us).isoformat(timespec='seconds')} on"
 
 
 def has_budget(quota: Quota) -> bool:

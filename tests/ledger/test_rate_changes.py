@@ -7,7 +7,15 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.rate_changes import BASE, PriceChange, changes, gaps, history, share_text
+from ledger.rate_changes import (
+    BASE,
+    PriceChange,
+    changes,
+    gaps,
+    history,
+    share_text,
+    times_without_price,
+)
 from ledger.rates import Rate, RateTable, Tier, Window
 
 NIGHT = Window(utc_offset_minutes=0, from_second=0, to_second=3600)
@@ -114,3 +122,21 @@ def test_a_time_without_a_price_is_a_gap_also_where_some_hours_have_one():
         effective_from_us=50,
     )
     assert gaps(dated) == (("ends", 90, None), ("m", 100, 150), ("nights", 50, None))
+
+
+def test_a_model_in_use_has_no_price_at_the_times_that_no_key_of_it_covers():
+    dated = table(
+        rate(key="route", valid_from_us=100, valid_to_us=200),
+        rate(key="model", valid_to_us=150),
+        rate(key="model", valid_from_us=300, region="eu"),
+        rate(key="model", service_tier="batch"),
+        rate(key="model", windows=(NIGHT,)),
+        rate(key="embedding", unpriced=("output",)),
+        effective_from_us=50,
+    )
+    keys = ("route", "model")
+    assert times_without_price(dated, keys) == ((200, None),)
+    assert times_without_price(dated, keys, region="eu") == ((200, 300),)
+    assert times_without_price(dated, ("other",)) == ((50, None),)
+    assert times_without_price(dated, ("embedding",)) == ((50, None),)
+    assert times_without_price(table(rate()), ("m",)) == ()
