@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.policy.values import EndState
-from gateway.submission import Caller, Delta, Ended, Message, Submission
+from gateway.submission import Caller, Delta, Ended, Message, Parameters, Submission
 from ledger.reading import connect_read_only
 from tests.faults.plan import PIECES, Plan, text_of
 from tests.faults.server import FaultServer
@@ -193,3 +193,21 @@ def test_prv_1_a_kserve_route_is_served_and_priced(
         str(tuple(row)).encode() for row in reader.execute("SELECT * FROM receipt")
     )
     reader.close()
+
+
+@pytest.mark.parametrize("kind", ["openai", "kserve"])
+def test_rty_2_a_refused_parameter_is_left_out_once_and_both_attempts_are_on_record(over, kind):
+    async def scenario(gateway, upstream):
+        upstream.plan = Plan(protocol=kind, refuses=("temperature",))
+        text, filed = await gateway.run(parameters=Parameters(temperature=0.5), seed=7)
+        return text, filed, [exchange.request for exchange in upstream.exchanges], gateway.held()
+
+    text, filed, sent, held = over(scenario, kind)
+    first, second = [request.get("parameters", request) for request in sent]
+    assert (first["temperature"], first["seed"]) == (0.5, 7)
+    assert "temperature" not in second and second["seed"] == 7
+    assert text == text_of(Plan())
+    assert filed.current.record.status == "completed"
+    ends = [row.record.error_code for row in filed.attempt_events if row.record.event == "ended"]
+    assert ends == ["PROVIDER_PARAMETER_REFUSED", None]
+    assert held == (0, 0, 0)
