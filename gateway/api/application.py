@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 
 from gateway import metrics
-from gateway.api import errors, reports
+from gateway.api import errors, published, reports
 from gateway.api.auth import (
     SCOPE_ADMINISTER,
     SCOPE_INFERENCE,
@@ -80,7 +80,7 @@ class Application:
         report = Reports(ports)
         outcomes = Outcomes(ports, body_limit_bytes)
         operating = Operations(ports, body_limit_bytes)
-        matrix = CapabilityMatrix(ports)
+        matrix, shown = CapabilityMatrix(ports), published.Published(ports)
         chat = ChatCompletions(ports, body_limit_bytes)
         deciding = Deciding(ports, body_limit_bytes)
         self.table = Table(
@@ -100,6 +100,9 @@ class Application:
                 self._keyed("POST", "/api/v1/requests/{id}/outcome", "outcome", outcomes.one),
                 self._keyed("POST", "/api/v1/outcomes", "outcomes", outcomes.bulk),
                 self._keyed("GET", "/api/v1/capabilities", "capabilities", matrix.shown),
+                self._keyed("GET", published.POLICIES, "policies", shown.policies),
+                self._keyed("GET", published.RATE_TABLES, "rate_tables", shown.rate_tables),
+                self._keyed("GET", published.FLEET, "fleet", shown.fleet),
                 self._keyed("GET", OPERATIONS, "operations", operating.listed),
                 self._keyed("POST", f"{OPERATIONS}/{{id}}", "operation", operating.perform),
                 _open("/healthz", "healthz", health.alive),
@@ -158,7 +161,7 @@ class Application:
         scopes: tuple[str, ...] = (SCOPE_INFERENCE,)
         if path in reports.PATHS:
             scopes = (SCOPE_RECEIPTS, SCOPE_REPORTS)
-        elif path.startswith(OPERATIONS):
+        elif path.startswith((OPERATIONS, *published.PATHS)):
             scopes = (SCOPE_OPERATE, SCOPE_ADMINISTER)
         elif path.endswith(("/outcome", "/outcomes")):
             scopes = (SCOPE_INFERENCE, SCOPE_RECEIPTS)
