@@ -222,3 +222,12 @@ def test_the_bytes_of_a_table_are_what_was_asked(fleet):
             stored.rate_table(connection, "rates-2").body_json, type=RateTable
         )
     assert body == replaced(rate_table(FAR_US), version="rates-2")
+
+
+def test_a_table_in_which_the_price_of_a_route_ends_is_refused_with_the_time(fleet):
+    said = refused(fleet, publish(tree(valid_to_us=FAR_US + 60_000_000)))
+    assert said.code == "INVALID_RATES"
+    assert any(
+        "has no price in rates-2 from 2096-10-02T07:07:40+00:00 on, and" in problem
+        for problem in said.problems
+    )
