@@ -1,6 +1,7 @@
 """A fleet file as text: any text is a fleet or problems with their place; names stand for ids."""
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -129,7 +130,7 @@ def test_every_problem_of_a_policy_is_found_in_its_tree(value):
     whole = replaced(value, queue_shares=())
     for problem in problems(whole):
         path = path_of(problem.where, whole)
-        node: object = whole
+        node: Any = whole
         for part in path:
             node = getattr(node, part) if isinstance(part, str) else node[part]
         if problem.where.startswith(("route ", "model ", "edge ")):
