@@ -1,7 +1,8 @@
 """POST /v1/chat/completions and GET /v1/models, as OpenAI's clients expect them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,7 @@ from gateway.api.replies import failed
 from gateway.api.sse import DONE, error_event
 from gateway.api.wire import ChatRequest, read_chat_request
 from gateway.submission import Caller, Ended, Filed, Refusal, Submission
+from gateway.trace_context import TraceContext, trace_of
 from ledger.errors import LedgerUnavailable
 
 # What a JSON schema, tools or log probabilities imply (BUD-1): the route must be able to do it.
@@ -30,6 +32,7 @@ CAPABILITY_JSON_SCHEMA = "json_schema"
 CAPABILITY_TOOLS = "tools"
 CAPABILITY_LOGPROBS = "logprobs"
 SEED_LIMIT = 2**63
+TRACE_ID_BYTES = 16
 
 # On what an earlier call with the same Idempotency-Key made (LED-5).
 REPLAYED: tuple[Header, ...] = ((b"x-weighbridge-idempotent-replay", b"true"),)
@@ -71,7 +74,7 @@ class ChatCompletions:
         if wanted.model not in self._ports.models():
             return failed(errors.of_problem(no_such_model(self._ports.models())))
         key = request.headers.get(HEADER)
-        weighed = submissions(caller, wanted, asked)
+        weighed = submissions(caller, wanted, asked, trace=trace_sent(request.headers))
         try:
             admitted = await admitted_once(
                 self._ports, weighed, key, fingerprint(body, request.headers)
@@ -225,12 +228,14 @@ class Models:
         return Response(body=orjson.dumps(_model_json(request.parameter)))
 
 
-def submissions(caller: Caller, wanted: ChatRequest, asked: Asked) -> tuple[Submission, ...]:
+def submissions(
+    caller: Caller, wanted: ChatRequest, asked: Asked, *, trace: TraceContext | None = None
+) -> tuple[Submission, ...]:
     """Returns what the journey weighs, for each answer that is wanted.
 
     Of several with a seed each gets one of its own: the same seed would make the same answer.
     """
-    first = submission(caller, wanted, asked)
+    first = replace(submission(caller, wanted, asked), trace=trace)
     if wanted.seed is None:
         return (first,) * wanted.choices
     seeds = (wanted.seed + index for index in range(wanted.choices))
@@ -272,6 +277,15 @@ def submission(caller: Caller, wanted: ChatRequest, asked: Asked) -> Submission:
         ignore_eos=wanted.ignore_eos,
         seed=wanted.seed,
         parameters=wanted.parameters,
+    )
+
+
+def trace_sent(headers: Mapping[str, str]) -> TraceContext:
+    """Returns the W3C trace that the caller is in, or a new one where it names none."""
+    return trace_of(
+        headers.get("traceparent"),
+        headers.get("tracestate"),
+        fresh=secrets.token_bytes(TRACE_ID_BYTES),
     )
 
 

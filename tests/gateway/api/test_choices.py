@@ -187,3 +187,16 @@ def test_sampling_stop_tools_and_form_reach_the_journey_as_they_were_asked(clien
         "type": "json_schema",
         "json_schema": {"name": "weight", "strict": True, "schema": schema},
     }
+
+
+def test_a_callers_trace_is_carried_on_and_without_one_a_new_one_begins(client):
+    trace_id = "0af7651916cd43dd8448eb211c80319c"
+    sent = {"traceparent": f"00-{trace_id}-b7ad6b7169203331-01", "tracestate": "vendor=1"}
+    client.chat(headers=sent)
+    client.chat(headers={"traceparent": "00-junk"})
+    client.chat(n=2)
+    carried, junk, *several = [each.trace for each in client.gateway.journey.submissions]
+    assert (carried.trace_id, carried.parent_id) == (trace_id, "b7ad6b7169203331")
+    assert carried.tracestate == "vendor=1"
+    assert junk.parent_id is None and junk.trace_id != trace_id
+    assert several[0] == several[1] != junk
