@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ledger.attempt_costs import attempt_cost_faults
 from ledger.audits import audit
 from ledger.block_pool import checked_blocks
 from ledger.chain import BadHead, Builder, Checkpoint, Head
@@ -79,7 +80,7 @@ def verify(
         if BREAKS_THE_TREE.isdisjoint(fault.kind for fault in faults):
             _check_head(head, walk.builder, faults)
         unfinished, found_faults = audit(connection, head.size, at_rest=at_rest)
-        for fault in found_faults:
+        for fault in (*found_faults, *attempt_cost_faults(connection, head.size, tables)):
             faults.add(fault)
         for difference in trigger_differences(connection):
             faults.add(Fault(kind="trigger", what=difference))

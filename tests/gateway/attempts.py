@@ -15,6 +15,7 @@ from gateway.providers.base import Call
 from gateway.providers.outcomes import Cancelled, Completed, Failed, Rejected, Timings, Unknown
 from gateway.replaying import Replayer, tally
 from gateway.submission import Delta
+from ledger.invariants import audit
 from ledger.queries.dossier import Dossier, dossier
 from ledger.rates import Usage
 from ledger.reading import connect_read_only
@@ -51,7 +52,7 @@ def losing_sight(call: Call) -> list[Step]:
 
 def cancelled_after(pieces: int) -> Callable[[Call], list[Step]]:
     """Acknowledges its cancel after so many pieces; see `Plan.waits_at`."""
-    timings = Timings(cancel_ack_us=24_000)
+    timings = Timings(cancel_ack_us=0)
     return lambda call: [
         *PIECES[:pieces],
         Cancelled(
@@ -195,6 +196,9 @@ def proved(ledger: Path, request_id: str, text: str, held, provider) -> Played:
         ):
             assert (result.different, result.not_comparable) == (0, 0), result.first_different
     end = Played(text=text, filed=filed, held=held, provider=provider)
+    with contextlib.closing(connect_read_only(ledger)) as reader:
+        broken = [each for each in audit(reader, at_rest=True, quick=True) if not each.holds]
+        assert not broken, [(r.code, [str(f) for f in r.findings]) for r in broken]
     receipt = end.receipt
     assert receipt.attempts == len(filed.attempts) == len(end.costs())
     assert receipt.cost_total_pico == sum(end.costs())

@@ -20,6 +20,7 @@ from tests.gateway.attempts import (
     planned,
     played,
     proved,
+    refusing,
     used,
     with_rules,
 )
@@ -231,3 +232,33 @@ def test_a_cancel_reaches_every_running_attempt(fleet):
     end = proved(fleet.ledger, run.request_id, text, held, provider)
     assert [each.cancelled_with for each in provider.attempts] == [["CLIENT_GONE"]] * 2
     assert (end.receipt.status, held) == ("cancelled", (0, 0, 0))
+
+
+def test_killed_between_two_attempts_every_one_without_an_end_is_unknown_at_the_next_start(fleet):
+    """LED-1, LED-6: what had ended keeps its end; the request is unknown, its money held."""
+    from gateway.recovery import unknown_receipts
+    from ledger.queries import holds
+
+    with_rules(fleet.ledger, AttemptRules(limit=3, retry=QUICK), *BOTH)
+    never = Plan(script=completing, waits_for=asyncio.Event())
+    provider = planned(refusing(), never)
+
+    async def play(on):
+        run = await on.admitted()
+        while len(provider.calls) < 2:
+            await asyncio.sleep(0.001)
+        # As a kill leaves it: the process is gone, and with it everything but the ledger.
+        rows = unknown_receipts(fleet.reader(), on.clock.now_us())
+        await on.store.commit(rows[0])
+        again = unknown_receipts(fleet.reader(), on.clock.now_us())
+        return run.request_id, len(rows), again
+
+    with stage(fleet.ledger, provider) as on:
+        request_id, recovered, again = asyncio.run(play(on))
+    assert (recovered, again) == (1, [])
+    (held,) = holds.open_reservations(fleet.reader())
+    assert held.reservation_id == f"{request_id}.1"
+    end = proved(fleet.ledger, request_id, "", (0, 0, held.cost_pico), provider)
+    assert end.attempts() == [("primary", OTHER, "failed"), ("retry", FAST, "unknown")]
+    assert (end.receipt.status, end.receipt.terminal_error_code) == ("unknown", "PROCESS_ENDED")
+    assert (end.receipt.attempts, end.receipt.route_id) == (2, FAST)

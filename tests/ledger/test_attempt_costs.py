@@ -1,0 +1,70 @@
+"""CST-8, LED-2: a request of several attempts costs what they cost, each by its own rate."""
+
+import contextlib
+
+import pytest
+
+from ledger.attempt_costs import attempt_cost_faults
+from ledger.rates import RateTable
+from ledger.reading import connect_read_only
+from ledger.store import Store
+from tests import factories
+from tests.policy_factories import rate
+
+TABLE = RateTable(
+    version="rates-1", effective_from_us=0, currency="unit",
+    rates=(rate("a", 2, 8), rate("b", 4, 12)),
+)  # fmt: skip
+FIRST_PICO, SECOND_PICO = 10 * 2 * 10**6, (10 * 4 + 3 * 12) * 10**6
+
+
+def faults(ledger_path, *, first=FIRST_PICO, beside=FIRST_PICO, attempts=2, key="a"):
+    """What is found of a request whose first attempt failed at `a` and whose second answered."""
+    ends = [("r.0", "failed", key, 0, first), ("r.1", "completed", "b", 3, SECOND_PICO)]
+    rows = [
+        factories.attempt_event(
+            attempt_id=attempt_id, request_id="r", event="ended", outcome=outcome,
+            input_tokens=10, cached_input_tokens=0, output_tokens=output, rate_key=rate_key,
+            cost_pico=cost_pico, usage_json=None,
+        )
+        for attempt_id, outcome, rate_key, output, cost_pico in ends
+    ]  # fmt: skip
+    receipt = factories.receipt(
+        request_id="r", rate_table_version="rates-1", rate_key="b", priority="interactive",
+        attempts=attempts, cost_retry_and_hedge_pico=beside, cost_total_pico=SECOND_PICO + beside,
+    )  # fmt: skip
+    with Store.open(ledger_path) as store:
+        store.append((*rows, receipt)).result()
+        size = store.head.size
+    with contextlib.closing(connect_read_only(ledger_path)) as reader:
+        return [
+            (fault.table, fault.what)
+            for fault in attempt_cost_faults(reader, size, {TABLE.version: TABLE})
+        ]
+
+
+def test_attempts_that_add_up_by_their_own_rates_are_no_fault(ledger_path):
+    assert faults(ledger_path) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        (
+            {"first": 1, "beside": 1},
+            [("attempt_event", "its cost is 0.000000000001, computed 0.00002")],
+        ),
+        ({"beside": 0}, [("receipt", "its attempts cost 0.000096, it says 0.000076")]),
+        ({"attempts": 3}, [("receipt", "it says 3 attempts; 2 ended before it")]),
+        (
+            {"key": "c"},
+            [("attempt_event", "rate table rates-1 has no rate c at its time")],
+        ),
+        (
+            {"key": None},
+            [("attempt_event", "it has no rate and costs 0.00002")],
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_price_or_sum_is_named(ledger_path, changed, found):
+    assert faults(ledger_path, **changed) == found
