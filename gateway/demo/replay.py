@@ -14,9 +14,9 @@ from gateway.demo.traffic import Arrival
 from gateway.desk import Desk, Weighed
 from gateway.ids import RANDOM_BYTES
 from gateway.ids import request_id as make_request_id
-from gateway.policy.values import Budget, InferenceRequest, TokenCount
+from gateway.policy.values import Budget, InferenceRequest, Route, TokenCount
 from gateway.providers.outcomes import Cancelled, Completed, Outcome, Rejected
-from gateway.providers.simulated import PRIORITY_RANK, backend_of, capacity
+from gateway.providers.simulated import PRIORITY_RANK, SimulatedBackend, backend_of, capacity
 from gateway.providers.simulator import inter_token_ps, timings_of
 from gateway.settling import closing_records, refusal_receipt
 from ledger.rates import Usage
@@ -69,8 +69,7 @@ class VirtualReplica:
 class VirtualRoute:
     """A route's replicas in virtual time; the least loaded takes the next job."""
 
-    def __init__(self, desk: Desk, route_id: str) -> None:
-        backend = backend_of(desk.configuration.routes[route_id])
+    def __init__(self, route_id: str, backend: SimulatedBackend) -> None:
         self.route_id = route_id
         self.replicas = [
             VirtualReplica(Replica(backend.config, backend.model, retain_finished=RETAINED_JOBS))
@@ -93,7 +92,11 @@ class Replay:
         seed: int,
         first_revision: int,
         receipts: Callable[[Receipt], None],
+        backends: Callable[[Route], SimulatedBackend] = backend_of,
+        outcomes: "Callable[[Replica, Finished, Running], Outcome] | None" = None,
     ) -> None:
+        """`backends` and `outcomes`: other ones than the fleet's own, for a fault scenario."""
+        self._outcome_of = outcomes or outcome_of
         self._desk, self._store, self._start_us = desk, store, start_us
         self._random = random.Random(seed)  # noqa: S311 - ids of a replay, not secrets
         self._revision = first_revision
@@ -102,7 +105,8 @@ class Replay:
         self._rows: list[Record] = []
         self._appends: deque[Future[tuple[Appended, ...]]] = deque()
         self._routes = {
-            route_id: VirtualRoute(desk, route_id) for route_id in desk.configuration.routes
+            route_id: VirtualRoute(route_id, backends(route))
+            for route_id, route in desk.configuration.routes.items()
         }
         self._replicas = [each for route in self._routes.values() for each in route.replicas]
 
@@ -197,7 +201,7 @@ class Replay:
     def _end(self, replica: Replica, finished: Finished) -> None:
         running = self._running.pop(finished.job_id)
         weighed = running.weighed
-        outcome = _outcome(replica, finished, running)
+        outcome = self._outcome_of(replica, finished, running)
         ended_at_us = self._start_us + finished.done_ps // PS_PER_US
         rows, receipt = closing_records(weighed, outcome, ended_at_us)
         self._file(rows)
@@ -227,7 +231,7 @@ class Replay:
         self._rows = []
 
 
-def _outcome(replica: Replica, finished: Finished, running: Running) -> Outcome:
+def outcome_of(replica: Replica, finished: Finished, running: Running) -> Outcome:
     """Return a simulated end as an outcome; the network of virtual time takes no time."""
     arrival = running.arrival
     usage = Usage(
