@@ -10,7 +10,7 @@ from typing import Literal
 
 from ledger.money import units_text
 from ledger.rate_lookup import label_of
-from ledger.rates import Rate, RateTable
+from ledger.rates import Rate, RateTable, Tier
 
 BASE = -1  # in place of a threshold: below every tier
 _TERMS = (
@@ -76,7 +76,8 @@ def changes(before: RateTable, after: RateTable) -> tuple[RateChange, ...]:
 def prices_of(rate: Rate) -> Prices:
     """Every price that a rate states, below its tiers and in each of them."""
     prices = {(BASE, "request"): rate.fixed_pico} if rate.fixed_pico else {}
-    bands = [(BASE, rate), *((tier.over_input_tokens, tier) for tier in rate.tiers)]
+    bands: list[tuple[int, Rate | Tier]] = [(BASE, rate)]
+    bands += [(tier.over_input_tokens, tier) for tier in rate.tiers]
     for over, band in bands:
         roots = {
             "input": band.input_micro_per_mtok,

@@ -166,8 +166,8 @@ def price(
         place = (place[0], place[1], BATCH_TIER)
     for key in keys:
         if key in plain and not usage.meters and place[2] in ("", BATCH_TIER):  # the usual case
-            rate = plain[key]
-            return Priced(key=key, rate=rate, cost=cost_of(rate, usage, batch=batch))
+            usual = plain[key]
+            return Priced(key=key, rate=usual, cost=cost_of(usual, usage, batch=batch))
         rate = select(table, key, at_us=at_us, place=place)
         if rate is not None:
             missing = unpriced_meters(rate, usage) if rate.unpriced or usage.meters else ()

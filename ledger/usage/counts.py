@@ -26,9 +26,9 @@ class Term(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A sum over a payload. `count` None: its first term is missing. `bad`: some is no count."""
+    """A sum over a payload. `total` None: its first term is missing. `bad`: some is no count."""
 
-    count: int | None
+    total: int | None
     bad: bool
 
 
@@ -54,7 +54,7 @@ def found(terms: tuple[Term, ...], payload: Mapping[str, Any]) -> Found:
             first_missing = first_missing or position == 0
         else:
             total += term.sign * value
-    return Found(count=None if first_missing else max(total, 0), bad=bad or total < 0)
+    return Found(total=None if first_missing else max(total, 0), bad=bad or total < 0)
 
 
 def any_found(terms: tuple[Term, ...], payload: Mapping[str, Any]) -> Found:
@@ -63,7 +63,7 @@ def any_found(terms: tuple[Term, ...], payload: Mapping[str, Any]) -> Found:
     total = sum(sign * value for sign, value, _ in values if value is not None)
     there = any(value is not None for _, value, _ in values)
     bad = any(wrong for _, _, wrong in values) or total < 0
-    return Found(count=max(total, 0) if there else None, bad=bad)
+    return Found(total=max(total, 0) if there else None, bad=bad)
 
 
 def _alternatives(part: str) -> list[str]:
