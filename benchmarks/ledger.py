@@ -19,6 +19,7 @@ import msgspec
 
 from ledger.reading import connect_read_only
 from ledger.records import Record
+from ledger.rollups.projection import Rollups
 from ledger.store import Store
 from ledger.verify import verify
 from tests import factories
@@ -36,7 +37,15 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--seconds", type=float, default=5.0, help="of the paced load")
     parser.add_argument("--directory", type=Path, help="where the ledger is written")
+    parser.add_argument("--large", action="store_true", help="reads over --receipts receipts")
+    parser.add_argument("--receipts", type=int, default=10_000_000, help="for --large")
     options = parser.parse_args()
+    if options.large:
+        from benchmarks import ledger_reads  # needs more than the writer's figures do
+
+        folder = options.directory or ROOT / "var" / "bench"
+        ledger_reads.large(folder / f"reads-{options.receipts}.sqlite3", options.receipts)
+        return
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         path = Path(directory) / "ledger.sqlite3"
         migrate(path)
@@ -53,6 +62,10 @@ def main() -> None:
             each = (size_bytes(path, store) - before) / options.requests
             print(f"bytes a request             {each:>10,.0f}")
             asyncio.run(paced(store, numbers, options.seconds))
+        with Store.open(path, projections=(Rollups(),)) as store:
+            for batch in (256, 2_048):
+                rate = receipts_per_second(store, numbers, batch, options.rows)
+                print(f"receipts/s with rollups, {batch:>5} {rate:>10,.0f}")
         verification(path)
         print(f"bytes a receipt             {receipt_bytes(path):>10,.0f}   (row and indexes)")
 
@@ -67,6 +80,15 @@ def rows_per_second(store: Store, numbers: Iterator[int], batch: int, rows: int)
     calls = [
         [factories.trace_event(next(numbers)) for _ in range(batch)] for _ in range(rows // batch)
     ]
+    started = time.perf_counter()
+    for call in calls:
+        store.append(call).result()
+    return len(calls) * batch / (time.perf_counter() - started)
+
+
+def receipts_per_second(store: Store, numbers: Iterator[int], batch: int, rows: int) -> float:
+    """Receipts alone, with chain and rollups, all of one quarter hour: an import's commits."""
+    calls = [[factories.receipt(next(numbers)) for _ in range(batch)] for _ in range(rows // batch)]
     started = time.perf_counter()
     for call in calls:
         store.append(call).result()
