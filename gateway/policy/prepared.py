@@ -19,11 +19,12 @@ from gateway.policy.values import (
 )
 
 DEFAULT_SHARES: Final = (
-    PriorityShare(priority="interactive", queue_permille=1000),
-    PriorityShare(priority="normal", queue_permille=800),
-    PriorityShare(priority="batch", queue_permille=500),
+    PriorityShare(priority="interactive", queue_permille=1000, kv_permille=1000),
+    PriorityShare(priority="normal", queue_permille=800, kv_permille=850),
+    PriorityShare(priority="batch", queue_permille=500, kv_permille=700),
 )
-"""Shares of a queue where the policy declares none for a priority: batch is shed first (ADM-8)."""
+"""Shares of a route where the policy declares none for a priority: whichever of queue and KV runs
+out, batch is shed first (ADM-8)."""
 
 
 class Prepared:

@@ -138,8 +138,8 @@ def broken_limits(case: Case, route: Route) -> set[str]:
 def broken_capacity(case: Case, route: Route, state: RouteState, need: int) -> set[str]:
     snapshot, broken = state.snapshot, set()
     assert snapshot is not None
-    queue, kv = {"interactive": 1_000, "normal": 800, "batch": 500}, 1_000
-    permille = queue[case.request.priority]
+    shares = {"interactive": (1_000, 1_000), "normal": (800, 850), "batch": (500, 700)}
+    permille, kv = shares[case.request.priority]
     for share in case.policy.queue_shares:
         if share.priority == case.request.priority:
             permille, kv = share.queue_permille, share.kv_permille

@@ -24,7 +24,7 @@ from tests.policy_factories import (
 
 CORPUS_CASES = 3_000
 CORPUS_DIGEST = "b11b15efeed83d23111c54d5f0ccc63349e3ec253bdd1ea5b0b4f6cba47c42c6"
-DECISIONS_DIGEST = {"policy-2": "67f1e7b335989187b9c9b8b8d26b85c8762926889aa2b23732b50dd919341995"}
+DECISIONS_DIGEST = {"policy-2": "bc40d51dad15e6e53e6963e93c9e34fe5cec11bc13b44af604f194abaac94f49"}
 """Of the revision of the deciding code, what it decides on the corpus."""
 
 
