@@ -27,6 +27,7 @@ from ledger.records.fleet import (
     Tenant,
 )
 from ledger.records.outcomes import OutcomeReport
+from ledger.records.predictions import PredictionRevision
 from ledger.records.reconciliation import (
     CurrencyRate,
     Discrepancy,
@@ -83,6 +84,7 @@ RECORDS: tuple[type[Record], ...] = (
     SloDefinitionRecord,
     SloEvaluation,
     OutcomeReport,
+    PredictionRevision,
 )
 
 __all__ = [
@@ -107,6 +109,7 @@ __all__ = [
     "Notification",
     "OutcomeReport",
     "PeriodLock",
+    "PredictionRevision",
     "RateTableRecord",
     "Receipt",
     "Reconciliation",
