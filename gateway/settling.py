@@ -83,7 +83,7 @@ def priced_attempt(weighed: Weighed, tried: Tried) -> tuple[Cost, str | None]:
     batch = batch_priced(weighed.request.priority)
     priced = price(
         weighed.rates, (route.route_id, route.identity_id), usage, batch=batch,
-        at_us=weighed.decided_at_us, place=("", route.region, ""),
+        at_us=weighed.decided_at_us, place=(route.provider_kind, route.region, ""),
     )  # fmt: skip
     try:
         int64(max(usage.input_tokens, usage.output_tokens), "tokens")

@@ -139,18 +139,19 @@ def gaps(table: RateTable) -> tuple[tuple[str, int, int | None], ...]:
 
 
 def times_without_price(
-    table: RateTable, keys: Sequence[str], region: str = ""
+    table: RateTable, keys: Sequence[str], region: str = "", provider: str = ""
 ) -> tuple[tuple[int, int | None], ...]:
     """(from_us, until_us) of every time from the table's start at which no key has a price.
 
-    As `rate_lookup.price` finds it for a standard request in the region; None: on and on. Input and
+    As `rate_lookup.price` finds it for a standard request of that place; None: on and on. Input and
     output have to have prices, and a price of some hours of the day alone is none for the others.
     """
     fitting = [
         rate
         for rate in table.rates
         if rate.key in keys
-        and not (rate.service_tier or rate.provider or rate.unpriced or rate.windows)
+        and not (rate.service_tier or rate.unpriced or rate.windows)
+        and rate.provider in ("", provider)
         and rate.region in ("", region)
     ]
     return tuple(

@@ -45,8 +45,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 class Rate(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The prices of one route or one model: `key` is a route_id, an identity_id or a public name.
 
-    Fields are only ever appended: a published body decodes to the prices that it had. "" of
-    provider and region: of any; of service_tier: the standard one.
+    Fields are only ever appended: a published body decodes to the prices that it had. `provider`
+    is a route's provider kind, `region` its region, "" any; "" of service_tier: the standard one.
     """
 
     key: str

@@ -7,7 +7,7 @@ and not the usage behind it.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from ledger.rate_lookup import Place, Unpriced, place_of, price
 from ledger.rates import RateTable, Usage, batch_priced
@@ -18,6 +18,7 @@ OTHERS = "others"
 DAY_US = 86_400_000_000
 
 Group = Literal["tenant", "model", "route"]
+_Places: TypeAlias = Mapping[str, tuple[str, str]]
 
 
 class Served(NamedTuple):
@@ -86,13 +87,13 @@ def tried(
     receipts: Iterable[Served],
     by: tuple[Group, ...] = ("model", "route"),
     *,
-    regions: Mapping[str, str] | None = None,
+    places: Mapping[str, tuple[str, str]] | None = None,
 ) -> Trial:
     """What the receipts' requests cost, and what they would have cost by the table.
 
     A table that takes effect later is tried as it will be: a request before then is priced on the
-    first day from then on, at its own time of day. `regions`: route_id -> region, for rates that
-    are for one. Groups beyond GROUPS_LIMIT are added up as `others`.
+    first day from then on, at its own time of day. `places`: route_id -> (provider kind,
+    region), for rates that are for one. Groups beyond GROUPS_LIMIT are added up as `others`.
     """
     adding = _Adding()
     values = [_VALUE[name] for name in by]
@@ -104,7 +105,7 @@ def tried(
                 key = (OTHERS,) * len(by)
             group = adding.groups.setdefault(key, Sums())
         now_pico = served.cost_total_pico - served.cost_retry_and_hedge_pico
-        then_pico = _cost(table, served, regions or {})
+        then_pico = _cost(table, served, places or {})
         for sums in (group, adding.whole):
             sums.requests += 1
             sums.now_pico += now_pico
@@ -127,7 +128,7 @@ def as_if_in_effect(at_us: int, effective_from_us: int) -> int:
     return at_us + -(-(effective_from_us - at_us) // DAY_US) * DAY_US
 
 
-def _cost(table: RateTable, served: Served, regions: Mapping[str, str]) -> int | None:
+def _cost(table: RateTable, served: Served, places: _Places) -> int | None:
     """What the table asks for one request; None where it has no price for it."""
     keys = tuple(key for key in (served.route_id, served.identity_id) if key is not None)
     priced = price(
@@ -141,14 +142,15 @@ def _cost(table: RateTable, served: Served, regions: Mapping[str, str]) -> int |
         ),
         batch=batch_priced(served.priority),
         at_us=as_if_in_effect(served.accepted_at_us, table.effective_from_us),
-        place=_place(served, regions),
+        place=_place(served, places),
     )
     if isinstance(priced, Unpriced) or priced.unpriced:
         return None
     return priced.cost.total_pico
 
 
-def _place(served: Served, regions: Mapping[str, str]) -> Place:
-    """Where the request ran: as the rate says that priced it, and the route's region."""
+def _place(served: Served, places: _Places) -> Place:
+    """Where the request ran: where its route is, else as the rate says that priced it."""
     provider, region, tier = place_of(served.rate_key)[1] if served.rate_key else ("", "", "")
-    return provider, regions.get(served.route_id or "", region), tier
+    provider, region = places.get(served.route_id or "", (provider, region))
+    return provider, region, tier

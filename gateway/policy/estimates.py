@@ -240,7 +240,7 @@ class Scale:
             Usage(input_tokens=tokens, output_tokens=output),
             batch=self._batch,
             at_us=self.context.now_us,
-            place=("", route.region, ""),
+            place=(route.provider_kind, route.region, ""),
         )
         return priced.cost.total_pico if isinstance(priced, Priced) else None
 

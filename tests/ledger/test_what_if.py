@@ -96,8 +96,8 @@ def test_a_rate_for_a_region_is_tried_where_the_route_is():
     both = msgspec.structs.replace(
         table(), rates=(*table(2).rates, *table(9, region="eu-west").rates)
     )
-    here = tried(both, [row()], regions={"route-a": "eu-west"}).whole
-    there = tried(both, [row()], regions={"route-a": "us-east"}).whole
+    here = tried(both, [row()], places={"route-a": ("openai", "eu-west")}).whole
+    there = tried(both, [row()], places={"route-a": ("openai", "us-east")}).whole
     assert (here.then_pico, there.then_pico) == (10_600_000_000, 3_600_000_000)
 
 

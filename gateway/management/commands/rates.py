@@ -121,7 +121,7 @@ class Command(BaseCommand):
             table,
             served(connection, period.start_us, period.end_us),
             tuple(options["by"]),
-            regions=_regions(connection),
+            places=_places(connection),
         )
         for line in trial_lines(found, table.currency):
             self.stdout.write(line)
@@ -200,12 +200,13 @@ def _pairs(given: list[str]) -> dict[str, str]:
     return pairs
 
 
-def _regions(connection: sqlite3.Connection) -> dict[str, str]:
+def _places(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+    """Where each route of the policy in force is: its provider kind and region."""
     record = stored.current_policy(connection)
     if record is None:
         return {}
     policy = msgspec.json.decode(record.body_json, type=RoutePolicy)
-    return {route.route_id: route.region for route in policy.routes}
+    return {route.route_id: (route.provider_kind, route.region) for route in policy.routes}
 
 
 def _day(text: str) -> date:
