@@ -14,6 +14,7 @@ from gateway.api.auth import (
     SCOPE_RECEIPTS,
     SCOPE_REPORTS,
 )
+from gateway.api.cancelling import Cancelling
 from gateway.api.capabilities import CapabilityMatrix
 from gateway.api.deciding import DECIDE, Deciding
 from gateway.api.errors import Failure
@@ -53,6 +54,7 @@ DEFAULT_BODY_LIMIT_BYTES = 1_048_576
 _PREFIXES = ("/v1/", "/api/v1/")
 _NATIVE_PREFIX = "/api/"
 OPERATIONS = "/api/v1/operations"
+CANCEL = "/cancel"
 _EXACT = frozenset({"/v1", "/api/v1", "/healthz", "/readyz", "/metrics"})
 
 ForCaller = Callable[[Request, Caller], Awaitable[Response | None]]
@@ -83,6 +85,7 @@ class Application:
         matrix, shown = CapabilityMatrix(ports), published.Published(ports)
         chat = ChatCompletions(ports, body_limit_bytes)
         deciding = Deciding(ports, body_limit_bytes)
+        cancelling = Cancelling(ports)
         self.table = Table(
             (
                 self._keyed("POST", "/v1/chat/completions", "chat_completions", chat),
@@ -90,6 +93,7 @@ class Application:
                 self._keyed("GET", "/v1/models/{id}", "model", models.one),
                 self._keyed("POST", DECIDE, "decide", deciding),
                 self._keyed("GET", "/api/v1/requests/{id}", "request", requests.request),
+                self._keyed("POST", "/api/v1/requests/{id}/cancel", "cancel", cancelling.cancel),
                 self._keyed("GET", "/api/v1/requests/{id}/receipt", "receipt", requests.receipt),
                 self._keyed("GET", "/api/v1/requests/{id}/decision", "decision", requests.decision),
                 self._keyed("GET", "/api/v1/requests/{id}/proof", "proof", Proofs(ports).proof),
@@ -165,7 +169,7 @@ class Application:
             scopes = (SCOPE_OPERATE, SCOPE_ADMINISTER)
         elif path.endswith(("/outcome", "/outcomes")):
             scopes = (SCOPE_INFERENCE, SCOPE_RECEIPTS)
-        elif path.startswith(_NATIVE_PREFIX) and path != DECIDE:
+        elif path.startswith(_NATIVE_PREFIX) and path != DECIDE and not path.endswith(CANCEL):
             scopes = (SCOPE_RECEIPTS,)
 
         async def authenticated(request: Request) -> Response | None:

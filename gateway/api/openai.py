@@ -44,12 +44,17 @@ class Answering:
 
     runs: tuple[Run, ...]
     wanted: ChatRequest
-    headers: tuple[Header, ...]
+    more_headers: tuple[Header, ...]
     shared: bool  # by an Idempotency-Key: nobody's going away cancels it
 
     @property
     def first(self) -> Run:
         return self.runs[0]
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        """How the answer came about, once one begins: a fallback changes the route (FBK-2)."""
+        return (*run_headers(self.runs), *self.more_headers)
 
 
 class ChatCompletions:
@@ -87,10 +92,9 @@ class ChatCompletions:
         if isinstance(outcome, Refusal):
             refused = errors.of_refusal(outcome, self._lookups.receipt(outcome.filed))
             return failed(refused, headers)
-        headers = (*run_headers(outcome), *headers)
         return await self._answer(
             request,
-            Answering(runs=outcome, wanted=wanted, headers=headers, shared=key is not None),
+            Answering(runs=outcome, wanted=wanted, more_headers=headers, shared=key is not None),
         )
 
     async def _answer(self, request: Request, answering: Answering) -> Response | None:
@@ -153,12 +157,15 @@ class ChatCompletions:
         """Stream the answer. Headers leave with the first token, so that a failure before it
         still gets its own HTTP status; after it, it is an error event without [DONE] (DLV-5)."""
         runs = answering.runs
-        chunks = Chunks(answering.first, answering.wanted.include_usage, len(runs))
+        chunks: Chunks | None = None
         begun: set[int] = set()
         filed: dict[int, Filed] = {}
         failure: Failure | None = None
         try:
             async for index, piece in pieces:
+                if chunks is None:  # now it is known which attempt answers
+                    include_usage = answering.wanted.include_usage
+                    chunks = Chunks(answering.first, include_usage, len(runs))
                 if isinstance(piece, Ended):
                     ended = self._judged(runs[index], piece)
                     if isinstance(ended, Failure):

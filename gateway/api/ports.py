@@ -59,6 +59,11 @@ class Journey(Protocol):
         """Passes on that the client went away."""
         ...
 
+    async def cancel_by_name(self, tenant_id: str, request_id: str, wait_s: float) -> bool | None:
+        """Cancels a tenant's running request; returns whether its receipt is there within the
+        wait. None: no such request of this tenant runs."""
+        ...
+
 
 class Operations(Protocol):
     """Carries out operations, one at a time."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,3 +84,40 @@ def test_a_deadline_that_passes_in_flight_cancels_the_request(fleet: Fleet):
         server.stop()
     with contextlib.closing(fleet.reader()) as reader:
         assert_sound(reader)
+
+
+def cancel(server: Server, request_id: str, tenant: str = TENANT) -> tuple[int, dict]:
+    path = f"/api/v1/requests/{request_id}/cancel"
+    status, _, body = server.call(path, key=server.keys[tenant], body={})
+    return status, json.loads(body)
+
+
+def test_a_cancel_by_name_is_acknowledged_once_and_told_again_as_often_as_asked(
+    slow_server: Server, fleet: Fleet
+):
+    """PRV-2, SEC-2: acknowledged, too late, and another tenant's are told apart as they may be."""
+    key = slow_server.keys[TENANT]
+    streamed: list[bytes] = []
+    reading = threading.Thread(
+        target=lambda: streamed.append(slow_server.chat("Hello", key=key, **LONG)[2])
+    )
+    reading.start()
+    with contextlib.closing(fleet.reader()) as reader:
+        until(lambda: held(slow_server)[0] == 1, "the request runs")
+        (request_id,) = reader.execute("SELECT request_id FROM route_decision").fetchone()
+    other = next(name for name in slow_server.keys if name != TENANT)
+    assert cancel(slow_server, request_id, other)[0] == 404
+    status, said = cancel(slow_server, request_id)
+    assert (status, said["cancel"], said["status"]) == (200, "acknowledged", "cancelled")
+    assert said["terminal_error_code"] == "CLIENT_CANCELLED"
+    assert said["cancel_ack_ms"] is not None
+    assert cancel(slow_server, request_id) == (200, said)
+    assert cancel(slow_server, request_id, other)[0] == 404
+    assert cancel(slow_server, "req_of_nobody")[0] == 404
+    reading.join()
+    assert b"CLIENT_CANCELLED" in streamed[0] and b"[DONE]" not in streamed[0]
+    until(lambda: held(slow_server) == (0, 0, 0), "slot, KV and money are given back")
+
+    _, headers, _ = slow_server.chat("Hello", key=key, max_tokens=2)
+    status, said = cancel(slow_server, headers["x-request-id"])
+    assert (status, said["cancel"], said["status"]) == (200, "too_late", "completed")

@@ -11,6 +11,7 @@ URLS = {
     ("GET", "/v1/models/{id}"): "inference",
     ("POST", "/api/v1/decide"): "inference",
     ("GET", "/api/v1/requests/{id}"): "receipts",
+    ("POST", "/api/v1/requests/{id}/cancel"): "inference",
     ("GET", "/api/v1/requests/{id}/receipt"): "receipts",
     ("GET", "/api/v1/requests/{id}/decision"): "receipts",
     ("GET", "/api/v1/requests/{id}/proof"): "receipts",
