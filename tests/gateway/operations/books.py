@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,10 @@ from gateway.clock import VirtualClock
 from gateway.operations import anywhere
 from gateway.operations.base import Actor, Done, Operation, Refused
 from gateway.operations.reconciliation import Reconcile
+from ledger.queries import reconciliation as stored
 from ledger.reading import connect_read_only, read_head
 from ledger.reconcile.reports import Report, report
+from ledger.reconcile.running import Run, again
 from ledger.reconcile.values import Binding, Plan
 from ledger.records import Record
 from ledger.rollups.projection import Rollups
@@ -24,7 +26,7 @@ DAY_US = 86_400_000_000
 START_US = 1_788_220_800_000_000  # 2026-09-01T00:00:00Z
 OCTOBER_US = START_US + 30 * DAY_US
 NOW_US = OCTOBER_US + 2 * DAY_US
-Results = list[tuple[str, float | str, int | None]]
+Results = Sequence[tuple[str, float | str, int | None]]
 PLAN = Plan(provider="openai", bindings=(Binding(route_id="route-a", model="gpt-5"),))
 
 
@@ -112,6 +114,16 @@ def reported(path: Path, run_id: str) -> Report:
         found = report(connection, run_id)
     assert found is not None
     return found
+
+
+def computed(path: Path, run_id: str) -> Run:
+    """A recorded run, made again."""
+    with contextlib.closing(connect_read_only(path)) as connection:
+        recorded = stored.run(connection, run_id)
+        assert recorded is not None
+        run = again(connection, recorded.record)
+    assert isinstance(run, Run), run
+    return run
 
 
 def movements(found: Report) -> list[tuple[str, str, bool, int, int, int]]:

@@ -19,7 +19,6 @@ from gateway.operations.registry import read
 from ledger.focus.charges import Issuer
 from ledger.focus.exporting import write
 from ledger.queries import invoices as reports
-from ledger.queries import reconciliation as stored
 from ledger.queries.charges import ChargeFilter
 from ledger.reading import connect_read_only
 from ledger.reconcile import running
@@ -36,6 +35,7 @@ from tests.gateway.operations.books import (
     WHOLE_MONTH,
     append,
     compare,
+    computed,
     costs,
     movements,
     opened,
@@ -117,8 +117,7 @@ def test_a_run_made_again_is_the_same_to_the_byte(books, tmp_path):
     first = perform(books, compare())
     written = []
     for number in (1, 2):
-        with contextlib.closing(connect_read_only(books)) as connection:
-            run = running.again(connection, stored.run(connection, first.subject).record)
+        run = computed(books, first.subject)
         out = io.BytesIO()
         exported = write_csv(run, out)
         file = tmp_path / f"report-{number}.sqlite3"
@@ -136,8 +135,7 @@ def test_the_exports_hold_every_attempt_and_line_and_add_up(books, tmp_path):
     evil = [("=cmd(), input", 0.002, 1_000), ("gpt-5, output", 0.0016, 200)]
     perform(books, ImportInvoice(files=(costs((0, evil), (1, usual(1))),)))
     done = perform(books, compare())
-    with contextlib.closing(connect_read_only(books)) as connection:
-        run = running.again(connection, stored.run(connection, done.subject).record)
+    run = computed(books, done.subject)
     out = io.BytesIO()
     exported = write_csv(run, out)
     text = out.getvalue().decode()
@@ -195,6 +193,7 @@ def test_an_unknown_on_the_invoice_gets_a_proposal_and_stays_unsettled(books):
     resolved = [one for one in found.found if one.class_name == "unknown_resolved"]
     assert [one.request_ids for one in resolved] == [(factories.request_id(4),)]
     proposal = resolved[0].proposal
+    assert proposal is not None
     assert (proposal["ran"], proposal["cost"]) == (False, "0")
     assert proposal["request_id"] == factories.request_id(4)
     assert len(proposal["evidence"]) == 2
@@ -228,8 +227,8 @@ def test_another_currency_needs_a_dated_rate_and_the_run_keeps_it(books):
     """REC-2: the rate is part of the record."""
     euros = costs((0, usual(1)), (1, usual(1))).replace(b'"usd"', b'"eur"')
     perform(books, ImportInvoice(files=(euros,)))
-    found = refused(books, compare())
-    assert (found.code, "EUR" in found.message) == ("NO_CURRENCY_RATE", True)
+    missing = refused(books, compare())
+    assert (missing.code, "EUR" in missing.message) == ("NO_CURRENCY_RATE", True)
     rate = {"from_currency": "EUR", "to_currency": "USD", "source": "the bank's daily rate"}
     perform(books, RecordCurrencyRate(on_day="2026-08-01", rate="9", **rate))
     assert refused(books, compare()).code == "NO_CURRENCY_RATE"  # a month old

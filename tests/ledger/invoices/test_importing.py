@@ -2,6 +2,7 @@
 
 import json
 import random
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +17,8 @@ from ledger.records import InvoiceLine
 DAY_US = 86_400_000_000
 
 
-def line(day: int, model: str, pico: int, **changes: object) -> Line:
-    values = {
+def line(day: int, model: str, pico: int, **changes: Any) -> Line:
+    values: dict[str, Any] = {
         "role": "cost", "kind": "usage", "start_us": day * DAY_US, "end_us": (day + 1) * DAY_US,
         "meter": "input", "line_number": 1, "model": model, "tokens": 10, "currency": "USD",
         "amount_pico": pico,

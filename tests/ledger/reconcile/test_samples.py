@@ -3,6 +3,8 @@
 Skipped where the samples are absent.
 """
 
+from typing import Any
+
 import pytest
 
 from ledger.invoices.values import Line
@@ -14,7 +16,6 @@ from tests.ledger.invoices.test_totals import expected
 from tests.ledger.reconcile.parts import (
     LAST_PAGE,
     START_US,
-    Any,
     attempts_of,
     bindings,
     ours,
