@@ -11,7 +11,18 @@ from typing import Any
 import msgspec
 
 from gateway.fleet_file.named import Path
+from gateway.policy.problems import Problem
 from gateway.policy.values import RoutePolicy
+
+
+def place_of(problem: Problem, policy: RoutePolicy) -> Path:
+    """The path of a problem; a circle of edges (FBK-1) lies where its last edge closes it."""
+    if problem.where == "edges":
+        for index in reversed(range(len(policy.edges))):
+            edge = policy.edges[index]
+            if f"{edge.from_route} -> {edge.to_route}" in problem.what:
+                return ("edges", index)
+    return path_of(problem.where, policy)
 
 
 def path_of(where: str, policy: RoutePolicy) -> Path:

@@ -14,7 +14,7 @@ from django.conf import settings
 
 from gateway.fleet_file.in_force import tables_from
 from gateway.fleet_file.named import Fault, instant
-from gateway.fleet_file.where import path_of
+from gateway.fleet_file.where import place_of
 from gateway.policy.validation import problems
 from gateway.policy.values import Route, RoutePolicy
 from gateway.providers import kserve_address, openai_address, simulated
@@ -61,7 +61,7 @@ def policy_faults(policy: RoutePolicy, around: Around) -> tuple[Fault, ...]:
 
 def _by_itself(policy: RoutePolicy, around: Around) -> Iterator[Fault]:
     for problem in problems(policy):
-        path = path_of(problem.where, policy)
+        path = place_of(problem, policy)
         yield Fault(path=path, what=problem.what, action=problem.action)
 
 
@@ -138,7 +138,9 @@ def price_faults(policy: RoutePolicy, around: Around) -> Iterator[Fault]:
             keys = (route.route_id, route.identity_id)
             missing = [
                 (since_us, until_us)
-                for since_us, until_us in times_without_price(table, keys, route.region)
+                for since_us, until_us in times_without_price(
+                    table, keys, provider=route.provider_kind, region=route.region
+                )
                 if until_us is None or until_us > around.now_us
             ]
             if not missing or not route.enabled:

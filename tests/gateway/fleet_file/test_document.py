@@ -11,7 +11,7 @@ from gateway.demo.fleet import FAST_V2, IDENTITIES, TENANTS, policy, rate_table
 from gateway.fleet_file.document import TEXT_LIMIT_BYTES, Fleet, read_fleet, write_fleet
 from gateway.fleet_file.identities import identity_of
 from gateway.fleet_file.secrets import credential_faults, looks_like_credential
-from gateway.fleet_file.where import path_of
+from gateway.fleet_file.where import place_of
 from gateway.policy.validation import problems
 from tests.factories import NOW_US
 from tests.gateway.fleet_file.fleets import fleets, policies
@@ -129,7 +129,7 @@ def test_settings_and_fields_that_are_for_credentials_are_refused_whatever_they_
 def test_every_problem_of_a_policy_is_found_in_its_tree(value):
     whole = replaced(value, queue_shares=())
     for problem in problems(whole):
-        path = path_of(problem.where, whole)
+        path = place_of(problem, whole)
         node: Any = whole
         for part in path:
             node = getattr(node, part) if isinstance(part, str) else node[part]

@@ -207,9 +207,10 @@ quality_floor_milli = 0
 """
     )
     (problem,) = refused(fleet, apply(text)).problems
+    closing = text[: text.rindex("[[policy.edges]]")].count("\n") + 1
     assert problem == (
-        f"line {line_of(text, '[[policy.edges]]')}, column 1: policy.edges: they go in a circle: "
-        "fast-v2 -> long-context-v4 -> fast-v2. Drop one of them."
+        f"line {closing}, column 1: policy.edges[long-context-v4 -> fast-v2]: they go in a "
+        "circle: fast-v2 -> long-context-v4 -> fast-v2. Drop one of them."
     )
 
 

@@ -138,7 +138,7 @@ def test_a_named_revision_of_a_draft_can_be_published(fleet):
         ),
         (
             tree(edges=(edge("fast-v2", "fast-v2"),)),
-            "edges: they go in a circle: fast-v2 -> fast-v2.",
+            "edges[fast-v2 -> fast-v2]: they go in a circle: fast-v2 -> fast-v2.",
         ),
         (tree(ordering=("route_id", "cost")), "ordering: route_id tells any two routes apart"),
         (
@@ -168,7 +168,8 @@ def test_a_fallback_graph_with_a_cycle_is_refused_at_publishing(fleet):
     said = refused(fleet, publish(circle))
     assert said.code == "INVALID_POLICY"
     assert (
-        "edges: they go in a circle: fast-v2 -> long-context-v4 -> fast-v3 -> fast-v2. "
+        "edges[fast-v3 -> fast-v2]: they go in a circle: "
+        "fast-v2 -> long-context-v4 -> fast-v3 -> fast-v2. "
         "Drop one of them."
     ) in said.problems
 
