@@ -5,9 +5,13 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 
 import msgspec
 
+from gateway.operations.unknowns import ResolveUnknown
 from gateway.policy.values import Route, RoutePolicy
 from ledger.queries import configuration as stored
+from ledger.reconcile.reports import Proposed
 from ledger.reconcile.values import Binding, Plan, Refused
+
+EVIDENCE_LIMIT_CHARS = 500
 
 
 def default_plan(connection: sqlite3.Connection, provider: str) -> Plan | Refused:
@@ -35,6 +39,27 @@ def default_plan(connection: sqlite3.Connection, provider: str) -> Plan | Refuse
         message = f"no policy has a real route: nothing of ours can be on {provider}'s invoice"
         return Refused(code="BINDINGS", message=message)
     return Plan(provider=provider, bindings=bindings)
+
+
+def resolution_of(run_id: str, proposal: Proposed) -> ResolveUnknown | None:
+    """What to ask for where a reconciliation's proposal is taken; it is never taken by itself.
+
+    None where the provider charged for it and its lines count no tokens: then a person says them.
+    """
+    evidence = f"reconciliation {run_id}: {' '.join(proposal.evidence)}"[:EVIDENCE_LIMIT_CHARS]
+    if not proposal.ran:
+        return ResolveUnknown(attempt_id=proposal.attempt_id, became="not_run", evidence=evidence)
+    if proposal.tokens is None:
+        return None
+    tokens = proposal.tokens
+    return ResolveUnknown(
+        attempt_id=proposal.attempt_id,
+        became="completed",
+        evidence=evidence,
+        input_tokens=tokens.uncached + tokens.cached,
+        cached_input_tokens=tokens.cached,
+        output_tokens=tokens.output,
+    )
 
 
 def _url(route: Route) -> SplitResult:

@@ -20,6 +20,10 @@ SELECT attempt.attempt_id, attempt.request_id, attempt.route_id, attempt.started
        attempt.provider_kind, ended.outcome, ended.provider_request_id, ended.input_tokens,
        ended.cached_input_tokens, ended.output_tokens, ended.cost_pico,
        EXISTS (SELECT 1 FROM reservation WHERE reservation.request_id = attempt.request_id
+               -- The first attempt's bears the request's own id.
+               AND (reservation.reservation_id = attempt.attempt_id
+                    OR (reservation.reservation_id = attempt.request_id
+                        AND attempt.attempt_id = attempt.request_id || '.0'))
                AND NOT EXISTS (SELECT 1 FROM settlement
                                WHERE settlement.reservation_id = reservation.reservation_id
                                AND settlement.seq <= :as_of)) AS held
@@ -35,7 +39,7 @@ FROM attempt LEFT JOIN attempt_event AS ended
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRow:
-    """An attempt with its last known end; `held`: its request's money is not settled."""
+    """An attempt with its last known end; `held`: what was reserved for it is not settled."""
 
     attempt_id: str
     request_id: str

@@ -112,7 +112,8 @@ def _in_scope(
     simulated = [o for o in ours if o.simulated]
     others = [o for o in ours if not o.simulated and o.route_id not in bound]
     rest = [o for o in ours if not o.simulated and o.route_id in bound]
-    scoped = [o for o in rest if o.outcome != "rejected"]
+    # What a locked period counted and turned out to be rejected is taken back, so it is in scope.
+    scoped = [o for o in rest if o.outcome != "rejected" or o.late]
     return scoped, Apart(
         simulated=len(simulated),
         rejected=len(rest) - len(scoped),

@@ -37,6 +37,17 @@ class Movement:
         return self.theirs_pico - self.ours_pico
 
 
+class Proposed(msgspec.Struct, frozen=True, kw_only=True):
+    """How an open unknown would be settled: what it cost by the provider, and the line ids."""
+
+    request_id: str
+    attempt_id: str
+    ran: bool
+    cost: str
+    tokens: Tokens | None
+    evidence: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """One discrepancy, with the first of its attempts, their requests, and its lines."""
@@ -55,7 +66,7 @@ class Found:
     theirs_tokens: Tokens | None
     request_ids: tuple[str, ...]
     line_ids: tuple[str, ...]
-    proposal: dict[str, Any] | None  # request_id, attempt_id, ran, cost, tokens, evidence
+    proposal: Proposed | None
 
     @property
     def difference_pico(self) -> int:
@@ -176,7 +187,9 @@ def _verdict(plan: Plan, unexplained: int) -> Verdict:
 
 def _found(connection: sqlite3.Connection, plan: Plan, one: Discrepancy) -> Found:
     members = msgspec.json.decode(one.members_json, type=dict[str, list[str]])
-    decoded = msgspec.json.decode(one.proposal_json) if one.proposal_json else None
+    proposal = None
+    if one.proposal_json is not None:
+        proposal = msgspec.json.decode(one.proposal_json, type=Proposed)
     return Found(
         ordinal=one.ordinal, class_name=one.class_name, detail=one.detail, unit=one.unit,
         late=bool(one.late), material=abs(_difference(one)) >= plan.materiality_pico,
@@ -186,5 +199,5 @@ def _found(connection: sqlite3.Connection, plan: Plan, one: Discrepancy) -> Foun
         theirs_tokens=msgspec.json.decode(one.theirs_tokens_json, type=Tokens | None),
         request_ids=stored.requests_of(connection, members["attempts"]),
         line_ids=tuple(name.rpartition(".")[0] for name in members["lines"]),
-        proposal=decoded,
+        proposal=proposal,
     )  # fmt: skip

@@ -107,6 +107,16 @@ def test_the_same_files_again_are_told_and_change_nothing(folder):
     assert "imported before" in out
 
 
+def test_a_run_made_again_says_and_writes_the_same(folder):
+    run("import_invoice", "costs-1.json", "costs-2.json")
+    arguments = ("reconcile", "--provider", "openai", "--period", "2026-09", "--plan", "plan.json")
+    first = run(*arguments, "--csv", "a.csv", "--sqlite", "a.sqlite3")[1]
+    again = run(*arguments, "--csv", "b.csv", "--sqlite", "b.sqlite3")[1]
+    assert again == first.replace("a.csv", "b.csv").replace("a.sqlite3", "b.sqlite3")
+    for kind in ("csv", "sqlite3"):
+        assert (folder / f"a.{kind}").read_bytes() == (folder / f"b.{kind}").read_bytes()
+
+
 def test_what_can_not_be_used_is_said_with_its_place(folder):
     with pytest.raises(CommandError, match="INCOMPLETE_PAGES"):
         run("import_invoice", "costs-1.json")

@@ -37,13 +37,14 @@ def request(
     values = {"outcome": outcome, "at_us": at_us + 2_000_000, **event}
     status = {"accepted_at_us": at_us, "ended_at_us": at_us + 2_000_000, "simulated": 0}
     ended = factories.attempt_event(number, **values)
+    hold = {"reservation_id": ended.attempt_id}
     records: list[Record] = [
-        factories.reservation(number, reserved_at_us=at_us),
+        factories.reservation(number, reserved_at_us=at_us, **hold),
         factories.attempt(number, started_at_us=at_us, provider_kind=kind),
         ended,
     ]
     if outcome != "unknown":
-        records.append(factories.settlement(number, settled_at_us=at_us + 2_000_000))
+        records.append(factories.settlement(number, settled_at_us=at_us + 2_000_000, **hold))
     return [*records, factories.receipt(number, status=outcome, **status)]
 
 

@@ -16,6 +16,7 @@ from gateway.operations.reconciliation import (
     RecordCurrencyRate,
 )
 from gateway.operations.registry import read
+from gateway.reconciling import resolution_of
 from ledger.focus.charges import Issuer
 from ledger.focus.exporting import write
 from ledger.queries import invoices as reports
@@ -23,7 +24,8 @@ from ledger.queries.charges import ChargeFilter
 from ledger.reading import connect_read_only
 from ledger.reconcile import running
 from ledger.reconcile.exports import rows, write_csv, write_sqlite
-from ledger.reconcile.values import Binding, Plan
+from ledger.reconcile.reports import Proposed
+from ledger.reconcile.values import Binding, Plan, Tokens
 from ledger.records import InvoiceLine
 from tests import factories
 from tests.gateway.operations.books import (
@@ -194,9 +196,20 @@ def test_an_unknown_on_the_invoice_gets_a_proposal_and_stays_unsettled(books):
     assert [one.request_ids for one in resolved] == [(factories.request_id(4),)]
     proposal = resolved[0].proposal
     assert proposal is not None
-    assert (proposal["ran"], proposal["cost"]) == (False, "0")
-    assert proposal["request_id"] == factories.request_id(4)
-    assert len(proposal["evidence"]) == 2
+    assert (proposal.ran, proposal.cost, len(proposal.evidence)) == (False, "0", 2)
+    asked = resolution_of(found.run_id, proposal)
+    assert asked is not None
+    assert (asked.attempt_id, asked.became) == (factories.attempt(4).attempt_id, "not_run")
+    assert asked.evidence.startswith(f"reconciliation {found.run_id}: line_")
+    ran = Proposed(
+        request_id="r", attempt_id="r.0", ran=True, cost="1", evidence=("line_1",),
+        tokens=Tokens(uncached=7, cached=3, output=2),
+    )  # fmt: skip
+    charged = resolution_of("rec_1", ran)
+    assert charged is not None
+    counted = (charged.input_tokens, charged.cached_input_tokens, charged.output_tokens)
+    assert (charged.became, counted) == ("completed", (10, 3, 2))
+    assert resolution_of("rec_1", msgspec.structs.replace(ran, tokens=None)) is None
 
 
 def test_usage_alone_and_two_reports_of_the_same_are_refused(books):

@@ -252,6 +252,12 @@ def test_what_is_late_adjusts_and_matches_nothing():
     ]
 
 
+def test_what_a_locked_period_counted_and_was_then_rejected_is_taken_back():
+    found = compared([ours(1, late=True, outcome="rejected", cost_pico=-7)], [])
+    assert classes(found) == [("only_ours", "late", 1, 0, 7)]
+    assert found.apart.rejected == 0
+
+
 def test_a_comparison_that_does_not_add_up_is_refused():
     """REC-2: ours + differences = theirs, to the pico unit, or nothing is reported."""
     attempts, lines = [ours(1)], [*both_meters(1)]
