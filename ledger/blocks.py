@@ -6,7 +6,7 @@ ones before but the hash of the row before it, which is stored: blocks can be ch
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from operator import itemgetter
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from ledger.chain import LEAF_PREFIX, NODE_PREFIX, canonical
+from ledger.chain import LEAF_PREFIX, NODE_PREFIX
 from ledger.rates import RateTable
 from ledger.reading import entry_hash_at
 from ledger.receipt_cost import Charged, cost_fault
@@ -57,12 +57,10 @@ def check_block(
             found += len(rows)
             current = record_type.VERSION
             for row in rows:
-                if row[1] == current:
-                    covered = orjson.dumps(row[:-1], default=bytes.hex)
-                else:
-                    covered = _of_older(record_type, row)
+                covered = row[:-1] if row[1] == current else _of_older(record_type, row)
                 place = row[2] - first
-                leaves[place] = sha256(LEAF_PREFIX + covered).digest()
+                encoded = orjson.dumps(covered, default=bytes.hex)
+                leaves[place] = sha256(LEAF_PREFIX + encoded).digest()
                 hashes[place] = row[-1]
             if record_type is Receipt and not all(_exact(row, tables) for row in rows):
                 return None
@@ -124,12 +122,18 @@ def _select(record_type: type[Record]) -> str:
     )
 
 
-def _of_older(record_type: type[Record], row: Row) -> bytes:
+def _of_older(record_type: type[Record], row: Row) -> Row:
     """What the leaf of a row of an older version covers. ValueError for a version never written."""
     version = row[1]
     if type(version) is not int or not 1 <= version < record_type.VERSION:
         raise ValueError(version)
+    covered: Row = _covered(record_type, version)(row)
+    return covered
+
+
+@cache
+def _covered(record_type: type[Record], version: int) -> Callable[[Row], Any]:
+    """Picks table, version, seq and the fields of that version out of a row that was selected."""
     present = frozenset(field_names(record_type, version))
-    named = zip(record_type.__struct_fields__, row[3:-1], strict=True)
-    values = [value for name, value in named if name in present]
-    return canonical(record_type.TABLE, version, row[2], values)
+    fields = enumerate(record_type.__struct_fields__, start=3)
+    return itemgetter(0, 1, 2, *(place for place, name in fields if name in present))
