@@ -157,3 +157,14 @@ def test_an_export_is_never_overwritten_and_a_bad_file_is_named(folder):
     with pytest.raises(CommandError, match="21 MISSING_COLUMN, 1 UNKNOWN_COLUMN"):
         (folder / "other.csv").write_text("a\n1\n")
         run("check_focus", "other.csv")
+
+
+def test_beside_a_running_server_the_server_writes_it(fleet, tmp_path, settings, monkeypatch):
+    settings.WEIGHBRIDGE_DB = fleet.ledger
+    monkeypatch.chdir(tmp_path)
+    Path("costs.json").write_bytes(costs((0, usual(2))))
+    with fleet.serving():
+        status, out, _ = run("import_invoice", "costs.json")
+        assert (status, "Imported 2 lines of openai" in out) == (0, True)
+        with pytest.raises(CommandError, match="BINDINGS: no policy has a real route"):
+            run("reconcile", "--provider", "openai", "--period", "2026-09")
