@@ -21,6 +21,7 @@ from gateway.clock import Clock
 from gateway.control import alerts
 from gateway.control.evaluator import evaluate_for_ever
 from gateway.desk import Desk
+from gateway.enquiries import Enquiries
 from gateway.idempotency import Claims
 from gateway.journey import Journey
 from gateway.operations import anywhere
@@ -46,6 +47,7 @@ from ledger.records import (
     RateTableRecord,
     Record,
     RoutePolicyRecord,
+    Settlement,
     Tenant,
 )
 from ledger.rollups.projection import Rollups
@@ -127,6 +129,12 @@ class Runtime:
             raise
         self._supervise(asyncio.create_task(self._observe_for_ever(), name="snapshots"))
         self._supervise(asyncio.create_task(evaluate_for_ever(self.operations), name="evaluator"))
+        enquiries = Enquiries(
+            executor=self.operations, providers=self.providers, reader=self.reader,
+            route_of=lambda route_id: self.journey.desk.configuration.routes.get(route_id),
+            clock=self.clock,
+        )  # fmt: skip
+        self._supervise(asyncio.create_task(enquiries.run_for_ever(), name="enquiries"))
         for provider in self.providers.values():
             for task in provider.tasks:
                 self._supervise(task)
@@ -196,6 +204,10 @@ class Runtime:
         for record in records:
             if isinstance(record, Tenant):
                 change_quota(desk.book, connection, record, self.clock.now_us())
+            elif isinstance(record, Settlement):
+                held = holds.reservation(connection, record.reservation_id)
+                if held is not None:
+                    desk.book.settle_unknown_money(held.tenant_id, held.cost_pico, record.cost_pico)
 
     async def _open_operations(self) -> None:
         self.operations = Executor(

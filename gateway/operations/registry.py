@@ -14,10 +14,22 @@ from gateway.operations import (
     releases,
     routes,
     tenants,
+    unknowns,
 )
 from gateway.operations.base import Operation, Refused
 
-MODULES = (control, fleet, keys, policies, rates, reconciliation, releases, routes, tenants)
+MODULES = (
+    control,
+    fleet,
+    keys,
+    policies,
+    rates,
+    reconciliation,
+    releases,
+    routes,
+    tenants,
+    unknowns,
+)
 
 
 def _found() -> dict[str, type[Operation]]:

@@ -23,6 +23,14 @@ def open_reservations(connection: sqlite3.Connection) -> list[Reservation]:
     return [record_of(Reservation, row) for row in fetch(connection, sql)]
 
 
+def reservation(connection: sqlite3.Connection, reservation_id: str) -> Reservation | None:
+    """The reservation of an id; None where there is none."""
+    row = fetch_one(
+        connection, f"{select(Reservation)} WHERE reservation_id = ?", (reservation_id,)
+    )
+    return None if row is None else record_of(Reservation, row)
+
+
 def reservations_since(connection: sqlite3.Connection, since_us: int) -> list[Reservation]:
     """The reservations made from `since_us` on, the oldest first; at most RECENT_LIMIT of them.
 

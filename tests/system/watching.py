@@ -42,21 +42,28 @@ def open_money_pico(reader: sqlite3.Connection) -> int:
     )
 
 
+CURRENT = (
+    "NOT EXISTS (SELECT 1 FROM receipt AS later "
+    "WHERE later.request_id = r.request_id AND later.revision > r.revision)"
+)
+
+
 def assert_each_decision_has_one_receipt(reader: sqlite3.Connection) -> None:
     """LED-1 over the whole ledger; a request that is unknown is exactly one without settlement."""
     counts = reader.execute(
-        "SELECT d.request_id, count(r.seq) FROM route_decision AS d LEFT JOIN receipt AS r "
-        "ON r.request_id = d.request_id GROUP BY d.request_id HAVING count(r.seq) != 1"
+        "SELECT d.request_id FROM route_decision AS d LEFT JOIN receipt AS r "
+        f"ON r.request_id = d.request_id AND {CURRENT} GROUP BY d.request_id "
+        "HAVING count(r.seq) != 1"
     ).fetchall()
     assert [tuple(row) for row in counts] == []
-    assert one(reader, "SELECT count(*) FROM receipt") == one(
+    assert one(reader, f"SELECT count(*) FROM receipt AS r WHERE {CURRENT}") == one(
         reader, "SELECT count(*) FROM route_decision"
     )
     unsettled = (
         "SELECT request_id FROM reservation "
         "WHERE reservation_id NOT IN (SELECT reservation_id FROM settlement)"
     )
-    unknown = "SELECT request_id FROM receipt WHERE status = 'unknown'"
+    unknown = f"SELECT request_id FROM receipt AS r WHERE status = 'unknown' AND {CURRENT}"
     for missing in (f"{unsettled} EXCEPT {unknown}", f"{unknown} EXCEPT {unsettled}"):
         assert one(reader, f"SELECT count(*) FROM ({missing})") == 0
 
