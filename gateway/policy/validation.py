@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Final
 
+from gateway.policy.attempt_checks import attempts
 from gateway.policy.canary import PERMILLE
 from gateway.policy.edge_checks import edges
 from gateway.policy.prepared import DEFAULT_SHARES
@@ -204,4 +205,5 @@ CHECKS: Final[tuple[Callable[[RoutePolicy], Iterator[Problem]], ...]] = (
     shares,
     canaries,
     edges,
+    attempts,
 )
