@@ -25,6 +25,7 @@ def bodies() -> list[bytes]:
         "function": {"name": "weigh", "description": PROMPT, "parameters": {"title": PROMPT}},
     }
     schema = {"type": "object", "title": PROMPT, "properties": {"answer": {"const": PROMPT}}}
+    calling = {"type": "function", "function": {"name": "weigh", "parameters": schema}}
     wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     part = {"role": "user", "content": [{"type": "text", "text": PROMPT}]}
     image = {"role": "user", "content": [{"type": PROMPT, "image_url": PROMPT}]}
@@ -33,6 +34,10 @@ def bodies() -> list[bytes]:
         chat_body(PROMPT, max_tokens=5, stream=True),
         chat_body(PROMPT, max_tokens=5, tools=[tool], user=PROMPT, stop=[PROMPT]),
         chat_body(PROMPT, max_tokens=60, response_format=wanted),
+        chat_body(PROMPT, max_tokens=200, tools=[calling]),  # the answer's call quotes it
+        chat_body(PROMPT, max_tokens=200, tools=[calling], n=2, stream=True, stop=PROMPT),
+        chat_body(PROMPT, max_tokens=5, tools=[tool], tool_choice=PROMPT),
+        chat_body(PROMPT, max_tokens=5, logit_bias={PROMPT: 1}, reasoning_effort=PROMPT),
         chat_body(messages=[{"role": "system", "content": PROMPT}, part], max_tokens=5),
         chat_body(messages=[image]),
         chat_body(messages=[{"role": PROMPT, "content": PROMPT}]),
