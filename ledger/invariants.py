@@ -88,11 +88,6 @@ CHECKS: tuple[Check, ...] = (
             money_checks.pending_not_negative,
             rows("reservation", v.HELD_BUT_NOT_UNKNOWN, "it is open, but its request has ended"),
             rows("receipt", v.NOT_HELD_BUT_UNKNOWN, "it is unknown, but nothing is held for it"),
-            rows(
-                "settlement",
-                v.UNKNOWN_SETTLED,
-                "its request is unknown: only a write-off may settle it",
-            ),
         ),
     ),
     Check(

@@ -86,7 +86,7 @@ def continues(first: dict[str, Any], second: dict[str, Any], path: list[bytes]) 
         else:
             new = node(new, sibling)
         at, last = at // 2, last // 2
-    return last == 0 and old.hex() == first["root"] and new.hex() == second["root"]
+    return last == 0 and (old.hex(), new.hex()) == (first["root"], second["root"])
 
 
 def main(arguments: list[str]) -> int:

@@ -27,14 +27,11 @@ RECEIPT_REVISIONS = (
     "HAVING min(revision) != 0 OR max(revision) != count(*) - 1 "
     "OR count(DISTINCT revision) != count(*) ORDER BY 1"
 )
-# A retry or a hedge that was unknown beside an answer is resolved too: by an attempt's new end.
 RESOLVES_NO_UNKNOWN = (
     "SELECT r.seq, r.request_id FROM receipt AS r LEFT JOIN receipt AS p "
     "ON p.request_id = r.request_id AND p.revision = r.revision - 1 "
     "WHERE r.seq <= :size AND r.revision > 0 AND (p.entry_hash IS NOT r.resolves_hash "
-    "OR (p.status IS NOT 'unknown' AND (p.status IS NOT r.status OR NOT EXISTS "
-    "(SELECT 1 FROM attempt_event AS e WHERE e.request_id = r.request_id AND e.event = 'ended' "
-    "AND e.seq > p.seq AND e.seq < r.seq)))) ORDER BY r.seq"
+    "OR p.status IS NOT 'unknown') ORDER BY r.seq"
 )
 WITHOUT_RECEIPT = (
     "SELECT seq, request_id FROM route_decision AS d WHERE seq <= :size AND NOT EXISTS "
@@ -52,17 +49,6 @@ SETTLED_WITHOUT_RESERVATION = (
     "SELECT seq, reservation_id FROM settlement AS s WHERE seq <= :size AND NOT EXISTS "
     "(SELECT 1 FROM reservation WHERE reservation_id = s.reservation_id) ORDER BY seq"
 )
-# An unknown may only be written off while it is one; any other settlement needs evidence, and
-# evidence makes a receipt that resolves it.
-UNKNOWN_SETTLED = (
-    "SELECT s.seq, s.request_id FROM settlement AS s JOIN receipt AS r "  # noqa: S608 - own names
-    f"ON r.request_id = s.request_id AND r.status = 'unknown' AND {_CURRENT} "
-    "WHERE s.seq <= :size AND r.seq <= :size AND s.kind != 'written_off' AND NOT EXISTS "
-    "(SELECT 1 FROM attempt_event AS e WHERE e.request_id = s.request_id AND e.event = 'ended' "
-    "AND e.outcome != 'unknown' AND e.attempt_id = s.request_id || CASE WHEN s.reservation_id = "
-    "s.request_id THEN '.0' ELSE substr(s.reservation_id, length(s.request_id) + 1) END) "
-    "ORDER BY s.seq"
-)
 # What was reserved is posted, released or written off, and an overrun is its own entry.
 SETTLEMENT_UNBALANCED = (
     "SELECT s.seq, s.reservation_id FROM settlement AS s "
@@ -71,13 +57,17 @@ SETTLEMENT_UNBALANCED = (
     "OR s.overrun_pico != max(0, s.cost_pico - r.cost_pico) OR s.cost_pico < 0 "
     "OR (s.kind = 'voided' AND s.cost_pico != 0)) ORDER BY s.seq"
 )
+# A request can have several reservations, one for each attempt. An attempt that was lost beside the
+# one that answered is settled by evidence later: the receipt says what was known at its time.
 SETTLEMENT_IS_NOT_RECEIPT = (
     "SELECT r.seq, r.request_id FROM receipt AS r WHERE r.seq <= :size AND r.status != 'unknown' "  # noqa: S608 - own names
     f"AND {_CURRENT} AND (SELECT sum(s.cost_pico) FROM reservation AS v JOIN settlement AS s "
     "ON s.reservation_id = v.reservation_id WHERE v.request_id = r.request_id "
     "AND s.kind != 'written_off') != r.cost_total_pico AND NOT EXISTS "
     "(SELECT 1 FROM reservation AS v JOIN open_hold AS h ON h.reservation_id = v.reservation_id "
-    "WHERE v.request_id = r.request_id) ORDER BY r.seq"
+    "WHERE v.request_id = r.request_id) AND (r.revision > 0 OR NOT EXISTS "
+    "(SELECT 1 FROM reservation AS v JOIN settlement AS s ON s.reservation_id = v.reservation_id "
+    "WHERE v.request_id = r.request_id AND s.settled_by != 'gateway')) ORDER BY r.seq"
 )
 # The receipt that resolves an unknown costs what the evidence says, not what was seen at the time.
 RECEIPT_IS_NOT_ATTEMPTS = (

@@ -55,6 +55,11 @@ def lived(ledger_path):
                 factories.receipt(13, cost_total_pico=over),
             ]
         ).result()
+        first, _ = factories.request_records(15)  # a retry: the first attempt cost nothing
+        again = factories.reservation(15, reservation_id="res_retry")
+        store.append([*first, again, factories.settlement(15, kind="voided", cost_pico=0)]).result()
+        lost = factories.attempt_event(15, outcome="unknown")
+        store.append([lost, factories.receipt(15, status="unknown")]).result()
         first, _ = factories.request_records(14)
         key = r.IdempotencyKey(
             tenant_id="acme",
@@ -101,10 +106,10 @@ def test_the_columns_of_a_tenant_are_exact(lived):
     connection = connect_read_only(lived)
     (balance,) = balances(connection)
     connection.close()
-    assert balance.reserved_pico == 10 * 3_600_000_000
+    assert balance.reserved_pico == 12 * 3_600_000_000
     assert (balance.overrun_pico, balance.posted_pico) == (1, 7 * 3_600_000_000 + 1)
-    assert (balance.released_pico, balance.written_off_pico) == (0, 3_600_000_000)
-    assert balance.pending_pico == balance.held_pico == 2 * 3_600_000_000
+    assert (balance.released_pico, balance.written_off_pico) == (3_600_000_000, 3_600_000_000)
+    assert balance.pending_pico == balance.held_pico == 3 * 3_600_000_000
     assert balance.debits_pico == balance.credits_pico
 
 
