@@ -9,6 +9,7 @@ from ledger.records import ModelIdentity
 
 ID_PREFIX = "mid_"
 ID_DIGITS = 24
+EMPTY_ACTION = "Say `none` where there is none"
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +29,11 @@ def identity_id(identity: Identity) -> str:
     """The id: the same eight fields give the same, any other field another."""
     digest = hashlib.sha256(orjson.dumps(list(msgspec.structs.astuple(identity)))).hexdigest()
     return ID_PREFIX + digest[:ID_DIGITS]
+
+
+def empty_fields(identity: Identity) -> list[str]:
+    """The fields that say nothing: which of two models it is would depend on a blank."""
+    return [name for name in Identity.__struct_fields__ if not getattr(identity, name).strip()]
 
 
 def identity_record(identity: Identity) -> ModelIdentity:

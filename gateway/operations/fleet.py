@@ -3,9 +3,11 @@
 import hashlib
 from typing import ClassVar
 
+from msgspec.structs import asdict
+
 from gateway.auth_roles import Role
 from gateway.fleet_file.document import read_fleet
-from gateway.fleet_file.identities import Identity, identity_record
+from gateway.fleet_file.identities import EMPTY_ACTION, Identity, empty_fields, identity_record
 from gateway.fleet_file.in_force import plan_id
 from gateway.fleet_file.secrets import credential_faults
 from gateway.operations.base import PROBLEMS_LIMIT, Operation, Plan, Refused, Seen
@@ -23,12 +25,12 @@ class RegisterIdentity(Operation, frozen=True, kw_only=True):
     identity: Identity
 
     def plan(self, seen: Seen) -> Plan | Refused:
-        secret = credential_faults(fields(self.identity))
+        secret = credential_faults(asdict(self.identity))
         if secret:
             return refused("CREDENTIAL", secret)
-        empty = [name for name, value in fields(self.identity).items() if not value.strip()]
+        empty = empty_fields(self.identity)
         if empty:
-            message = f"{empty[0]} is empty; say `none` where there is none."
+            message = f"{empty[0]} is empty. {EMPTY_ACTION}."
             return Refused(code="INVALID_IDENTITY", message=message)
         record = identity_record(self.identity)
         if stored.identity(seen.connection, record.identity_id) is not None:
@@ -38,7 +40,7 @@ class RegisterIdentity(Operation, frozen=True, kw_only=True):
             records=(record,),
             summary=f"Registered {record.identity_id}, a model of {record.logical_model}.",
             subject=record.identity_id,
-            after=fields(self.identity),
+            after=asdict(self.identity),
         )
 
 
@@ -75,10 +77,6 @@ class ApplyFleet(Operation, frozen=True, kw_only=True):
             after={"changes": changes(plan.found)},
             evidence=f"sha256:{hashlib.sha256(self.text.encode()).hexdigest()}",
         )
-
-
-def fields(identity: Identity) -> dict[str, str]:
-    return {name: getattr(identity, name) for name in identity.__struct_fields__}
 
 
 def _invalid(problems: tuple[str, ...]) -> Refused:

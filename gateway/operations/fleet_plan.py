@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.fleet_file.differences import Difference, differences
 from gateway.fleet_file.document import Evidence, Fleet
-from gateway.fleet_file.identities import identity_record
+from gateway.fleet_file.identities import EMPTY_ACTION, empty_fields, identity_record
 from gateway.fleet_file.in_force import declared_policy, evidence_of
 from gateway.fleet_file.named import Fault, Path, named
 from gateway.fleet_file.objectives import body_json, complete, objective_of
@@ -53,7 +53,7 @@ def planned(fleet: Fleet, seen: Seen) -> FleetPlan:
         now,
         identities={**now.identities, **_identities(plan, fleet, now)},
         quotas={**now.quotas, **_tenants(plan, fleet, now, seen)},
-        rate_tables=now.rate_tables + _rate_tables(plan, fleet, seen),
+        rate_tables=now.rate_tables + _rate_tables(plan, fleet, now, seen),
     )
     _evaluations(plan, fleet, after, seen)
     _objectives(plan, fleet, seen)
@@ -65,6 +65,10 @@ def _identities(plan: FleetPlan, fleet: Fleet, now: Around) -> Mapping[str, Mode
     new: dict[str, ModelIdentity] = {}
     for name, identity in sorted(fleet.identities.items()):
         record = identity_record(identity)
+        plan.faults += [
+            Fault(path=("identities", name, each), what="it is empty", action=EMPTY_ACTION)
+            for each in empty_fields(identity)
+        ]
         if record.identity_id not in now.identities and record.identity_id not in new:
             new[record.identity_id] = record
             plan.add(f"identities[{name}]", None, identity, record)
@@ -96,19 +100,21 @@ def _of_quota(name: str, refused: Refused) -> Iterator[Fault]:
             yield Fault(path=("tenants", name), what=problem, action="Correct it")
 
 
-def _rate_tables(plan: FleetPlan, fleet: Fleet, seen: Seen) -> tuple[RateTable, ...]:
+def _rate_tables(plan: FleetPlan, fleet: Fleet, now: Around, seen: Seen) -> tuple[RateTable, ...]:
     new: list[RateTable] = []
-    bases = list(around(seen.connection, seen.now_us).rate_tables)
     for index, table in enumerate(fleet.rate_tables):
         path: Path = ("rate_tables", index)
         record = stored.rate_table(seen.connection, table.version)
-        if record is not None or any(each.version == table.version for each in new):
-            published = record and msgspec.json.decode(record.body_json, type=RateTable)
-            if published != table:
+        if record is not None:
+            if msgspec.json.decode(record.body_json, type=RateTable) != table:
                 plan.faults.append(_immutable((*path, "version"), "rate table", table.version))
             continue
+        if any(each.version == table.version for each in new):
+            plan.faults.append(_twice((*path, "version")))
         plan.faults += [_under(path, each) for each in table_faults(table, seen)]
-        base = [each for each in bases if each.effective_from_us <= table.effective_from_us]
+        base = [
+            each for each in now.rate_tables if each.effective_from_us <= table.effective_from_us
+        ]
         at = f"rate_tables[{table.version}]"
         plan.add(at, base[-1] if base else None, table, record_of_table(table, seen))
         new.append(table)
@@ -117,9 +123,13 @@ def _rate_tables(plan: FleetPlan, fleet: Fleet, seen: Seen) -> tuple[RateTable, 
 
 def _evaluations(plan: FleetPlan, fleet: Fleet, after: Around, seen: Seen) -> None:
     known = {each.evaluation_id: each for each in stored.evaluations(seen.connection)[0]}
+    new: set[str] = set()
     for index, evidence in enumerate(fleet.evaluations):
         path: Path = ("evaluations", index)
         record = known.get(evidence.evaluation_id)
+        if evidence.evaluation_id in new:
+            plan.faults.append(_twice((*path, "evaluation_id")))
+            continue
         if record is not None:
             if evidence_of(record) != evidence:
                 plan.faults.append(
@@ -127,7 +137,8 @@ def _evaluations(plan: FleetPlan, fleet: Fleet, after: Around, seen: Seen) -> No
                 )
             continue
         plan.faults += [_under(path, each) for each in _evidence_faults(evidence, after)]
-        row = known[evidence.evaluation_id] = _evaluation_record(evidence)
+        new.add(evidence.evaluation_id)
+        row = _evaluation_record(evidence)
         plan.add(f"evaluations[{evidence.evaluation_id}]", None, evidence, row)
 
 
@@ -187,6 +198,10 @@ def _immutable(path: Path, what: str, name: str) -> Fault:
         "and a published one never changes",
         action="Give it a new name",
     )
+
+
+def _twice(path: Path) -> Fault:
+    return Fault(path=path, what="the file has it twice", action="Keep one of them")
 
 
 def _under(path: Path, fault: Fault) -> Fault:

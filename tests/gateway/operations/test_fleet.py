@@ -177,6 +177,11 @@ evidence = "run 9"
             f"identities.mid_0: the id of these eight fields is {FAST_V2.identity_id}.",
         ),
         (
+            (('quantization = "fp8"', 'quantization = " "'),),
+            'quantization = " "',
+            "identities.assist/fast-3.quantization: it is empty. Say `none` where there is none.",
+        ),
+        (
             (('"assist/fast-2"', '"fast-v2"'),),
             'route_id = "fast-v2"',
             "policy.routes[fast-v2].route_id: a model identity has this name",
@@ -281,6 +286,38 @@ def test_an_objective_that_could_never_alert_is_refused_with_its_line(fleet):
     text = replaced(OBJECTIVE, ("990_000", "1_000_000"))
     (problem,) = refused(fleet, apply(text)).problems
     assert problem.startswith("line 2, column 1: objectives.fast-first-token: TARGET_IMPOSSIBLE: ")
+
+
+def test_what_a_file_has_twice_is_told(fleet):
+    table = """
+[[rate_tables]]
+version = "rates-9"
+effective_from_us = 2096-01-01T00:00:00Z
+currency = "units"
+[[rate_tables.rates]]
+key = "k"
+input_micro_per_mtok = 1
+output_micro_per_mtok = 1
+cached_input_micro_per_mtok = 1
+"""
+    evidence = """
+[[evaluations]]
+evaluation_id = "e"
+suite = "s"
+identity_id = "mid_x"
+score_milli = 1001
+passed = true
+measured_at_us = 0
+evidence = "e"
+"""
+    problems = refused(fleet, apply(table + table + evidence + evidence)).problems
+    twice = (
+        "line 13, column 1: rate_tables[rates-9].version: the file has it twice. Keep one of them."
+    )
+    assert twice in problems
+    assert any("evaluations[e].evaluation_id: the file has it twice" in p for p in problems)
+    assert any("evaluations[e].score_milli: it is 1001." in p for p in problems)
+    assert any("evaluations[e].identity_id: no such model identity" in p for p in problems)
 
 
 def test_what_was_planned_is_what_is_applied_or_the_asker_is_told(fleet):
