@@ -20,6 +20,7 @@ from gateway.book import Book
 from gateway.clock import Clock
 from gateway.control import alerts
 from gateway.control.evaluator import evaluate_for_ever
+from gateway.control.webhook import Webhook
 from gateway.desk import Desk
 from gateway.enquiries import Enquiries
 from gateway.idempotency import Claims
@@ -129,6 +130,15 @@ class Runtime:
             raise
         self._supervise(asyncio.create_task(self._observe_for_ever(), name="snapshots"))
         self._supervise(asyncio.create_task(evaluate_for_ever(self.operations), name="evaluator"))
+        if settings.WEBHOOK_URL:
+            hook = Webhook(
+                url=settings.WEBHOOK_URL,
+                secret=settings.WEBHOOK_SECRET,
+                store=self.store,
+                reader=self.reader,
+                clock=self.clock,
+            )
+            self._supervise(asyncio.create_task(hook.tell_for_ever(), name="webhook"))
         enquiries = Enquiries(
             executor=self.operations, providers=self.providers, reader=self.reader,
             route_of=lambda route_id: self.journey.desk.configuration.routes.get(route_id),

@@ -69,6 +69,10 @@ PROVIDER_CREDENTIAL = _credential  # looked up when it is needed, kept nowhere
 CONTROL_MODE = _one_of("WEIGHBRIDGE_CONTROL", ("automatic", "approve", "off"))
 WEBHOOK_URL = os.environ.get("WEIGHBRIDGE_WEBHOOK_URL", "").strip()
 WEBHOOK_SECRET = os.environ.get("WEIGHBRIDGE_WEBHOOK_SECRET", "").strip()
+if WEBHOOK_URL and not (WEBHOOK_SECRET and WEBHOOK_URL.startswith(("http://", "https://"))):
+    raise ImproperlyConfigured(
+        "WEIGHBRIDGE_WEBHOOK_URL needs http:// or https://, and WEIGHBRIDGE_WEBHOOK_SECRET with it."
+    )
 BODY_LIMIT_BYTES = int(_positive_number("WEIGHBRIDGE_BODY_LIMIT_BYTES", 1_048_576))
 
 DEBUG = _flag("WEIGHBRIDGE_DEBUG", False)

@@ -10,8 +10,9 @@ from gateway.auth_roles import Role
 from gateway.control import planning, publication
 from gateway.control.objectives import Entered
 from gateway.operations.base import Operation, Plan, Refused, Seen
+from ledger import openslo
 from ledger.queries import objectives as stored
-from ledger.records import ActionOverride, SloDefinitionRecord
+from ledger.records import ActionOverride, Record, SloDefinitionRecord
 from ledger.rollups.tables import QUARTER, grain_us
 from ledger.slo import ActionKind, SloDefinition
 from ledger.slo_book import OBJECTIVES_LIMIT, REVISIONS_LIMIT
@@ -109,6 +110,73 @@ def declare(
         before=msgspec.json.decode(to_json(mine[-1])) if mine else {},
         after=msgspec.json.decode(to_json(definition)),
     )
+
+
+class ImportSlos(Operation, frozen=True, kw_only=True):
+    """Declare the objectives of OpenSLO YAML, each as its next revision; all of them or none."""
+
+    NAME: ClassVar[str] = "import_slos"
+    ROLE: ClassVar[Role] = "admin"
+
+    text: str  # `ledger.openslo`
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        parsed = openslo.load(self.text)
+        if parsed.problems:
+            return Refused(
+                code="INVALID_SLO",
+                message=f"Nothing was imported: {parsed.problems[0]}.",
+                problems=parsed.problems,
+            )
+        known = stored.revisions(seen.connection)
+        newest = {one.slo_id: one for one in sorted(known, key=lambda one: one.revision)}
+        records: list[Record] = []
+        for read in parsed.definitions:
+            before = newest.get(read.slo_id)
+            if before is not None and not before.retired and _same(before, read):
+                continue
+            fresh = replace(read, revision=1 if before is None else before.revision + 1)
+            planned = declare(fresh, seen, [before] if before else [], len(known) + len(records))
+            if isinstance(planned, Refused):
+                return planned
+            records += planned.records
+        if not records:
+            return Refused(code="NO_CHANGE", message="Every objective is in force as it is there.")
+        return Plan(
+            records=tuple(records),
+            summary=f"Declared {len(records)} of {len(parsed.definitions)} objectives.",
+            subject="objectives",
+            after={"declared": len(records), "in_force": len(parsed.definitions) - len(records)},
+        )
+
+
+def _same(one: SloDefinition, other: SloDefinition) -> bool:
+    return to_json(replace(one, counted_from_us=0)) == to_json(replace(other, counted_from_us=0))
+
+
+class RetireSlo(Operation, frozen=True, kw_only=True):
+    """Take an objective out of force; what it counted stays."""
+
+    NAME: ClassVar[str] = "retire_slo"
+    ROLE: ClassVar[Role] = "admin"
+
+    slo_id: str
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        in_force = {one.slo_id: one for one in stored.objectives(seen.connection)}
+        before = in_force.get(self.slo_id)
+        if before is None:
+            return Refused(code="NO_SUCH_SLO", message=f"There is no objective {self.slo_id!r}.")
+        begun = [
+            one.record.episode
+            for one in stored.open_episodes(seen.connection)
+            if (one.record.episode or "").startswith(f"{self.slo_id}/")
+        ]
+        if begun:
+            message = f"{begun[0]} is open: undo or decline it first, or it would stay in force."
+            return Refused(code="ACTION_OPEN", message=message)
+        fresh = replace(before, revision=before.revision + 1, retired=True)
+        return declare(fresh, seen, [before], len(stored.revisions(seen.connection)))
 
 
 class ApproveAction(Operation, frozen=True, kw_only=True):
