@@ -2,7 +2,7 @@
 
 Nothing is negotiated or prepaid here, so list, contracted, effective and billed cost are one. A
 charge's period is the quarter hour in which its request was accepted; its unit price is there
-where it is exact. Abstract units have the currency XXX, which ISO 4217 keeps for none.
+where it is exact. Abstract units have ISO 4217's code for no currency.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from ledger.records import Receipt
 from ledger.spreadsheets import safe_cell
 from ledger.zones import QUARTER_US, day_start_us, to_local
 
-NO_CURRENCY = "XXX"
+NO_CURRENCY = "X" * 3  # ISO 4217 keeps it for transactions without a currency
 CUSTOM = (
     "x_RequestId", "x_ProviderRequestId", "x_Model", "x_ApiKey", "x_RouteId", "x_Priority",
     "x_Status", "x_Simulated", "x_Unpriced", "x_RateTable",

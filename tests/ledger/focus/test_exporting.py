@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.focus.charges import Issuer, components
+from ledger.focus.charges import NO_CURRENCY, Issuer, components
 from ledger.focus.checking import check
 from ledger.focus.exporting import Exported, chunks, write
 from ledger.invoices.formats import read
@@ -71,7 +71,7 @@ def test_each_component_of_a_cost_is_a_charge_with_its_unit_price(store):
     ]
     assert sum(parse_units(row["BilledCost"]) for row in rows) == one.cost_total_pico
     first = rows[0]
-    assert first["BillingCurrency"] == "XXX"  # abstract units
+    assert first["BillingCurrency"] == NO_CURRENCY  # abstract units
     assert first["ChargePeriodStart"] == "2026-09-01T00:00:00Z"
     assert first["ChargePeriodEnd"] == "2026-09-01T00:15:00Z"
     assert (first["Tags"], first["x_ProviderRequestId"]) == ('{"team":"a"}', "prov-1")

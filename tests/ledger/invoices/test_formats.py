@@ -206,7 +206,8 @@ def focus(**changes: str) -> dict[str, str]:
         "ChargeCategory": "Usage", "ChargeClass": "", "ChargeDescription": "d",
         "ChargePeriodStart": "2026-09-01T00:00:00Z", "ChargePeriodEnd": "2026-09-02T00:00:00Z",
         "ProviderName": "Acme AI", "SkuId": "m", "SkuMeter": "Input Tokens",
-        "ConsumedQuantity": "5", "ConsumedUnit": "Tokens", "PricingCategory": "Standard", "Tags": "{}", **changes,
+        "ConsumedQuantity": "5", "ConsumedUnit": "Tokens", "PricingCategory": "Standard",
+        "Tags": "{}", **changes,
     }  # fmt: skip
 
 
