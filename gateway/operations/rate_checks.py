@@ -33,6 +33,14 @@ def table_faults(table: RateTable, seen: Seen) -> Iterator[Fault]:
         yield Fault(path=("version",), what=wrong.message, action="Rename it")
     if not table.currency:
         yield Fault(path=("currency",), what="it is empty", action="Say USD, EUR or units")
+    published = stored.rate_tables(seen.connection)
+    if published and table.currency != published[0].currency:
+        # Sums, budgets and holds of a ledger add amounts without looking at their currency.
+        yield Fault(
+            path=("currency",),
+            what=f"every table of this ledger is in {published[0].currency}",
+            action=f"Convert the prices and say {published[0].currency}",
+        )
     yield from _effective(table, seen)
     if not table.rates:
         yield Fault(path=("rates",), what="there is none", action="Give at least one")

@@ -68,6 +68,9 @@ class Command(BaseCommand):
         )
         chosen.add_argument("--all", action="store_true", help="every model, under its own name")
         taken.add_argument("--left-out", type=Path, help="a CSV of everything no rate holds")
+        taken.add_argument(
+            "--currency", help="take a US dollar for one of these; of a ledger in another currency"
+        )
         taken.add_argument("--note", default="")
         apart = what.add_parser("disagreements", help="models that public tables price differently")
         apart.add_argument("tables", nargs="+", metavar="FORMAT=FILE")
@@ -135,6 +138,9 @@ class Command(BaseCommand):
             )
         except LookupError as problem:
             raise CommandError(f"{problem.args[0]}; write a model as the table does.") from None
+        table = msgspec.structs.replace(
+            table, currency=_currency(connection, table.currency, options["currency"])
+        )
         names = None if wanted is None else {imported.aliases.get(n, n) for n in wanted.values()}
         left = [each for each in imported.left_out if names is None or each.key in names]
         if options["left_out"] is not None:
@@ -191,6 +197,18 @@ def _imported(kind: str, path: Path) -> Imported:
         raise CommandError(f"{path} can't be read: {problem.strerror}.") from problem
     except ValueError as problem:
         raise CommandError(f"{path}: {problem}.") from problem
+
+
+def _currency(connection: sqlite3.Connection, public: str, said: str | None) -> str:
+    """The currency of a draft: the public table's, or the ledger's where that is said."""
+    published = stored.rate_tables(connection)
+    ours = published[0].currency if published else said or public
+    if ours != (said or public):
+        raise CommandError(
+            f"The prices are in {public} and this ledger is in {ours}; "
+            f"--currency {ours} takes one {public} for one of those."
+        )
+    return ours
 
 
 def _pairs(given: list[str]) -> dict[str, str]:

@@ -70,8 +70,9 @@ def test_a_public_table_becomes_a_draft_of_exactly_the_models_named(priced, tmp_
     entry = {"input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06, "cost_per_second": 1}
     public.write_text(json.dumps({"acme/m": entry, "acme/other": entry}))
     out, err = run(
-        "import", "litellm", str(public), "--version", "rates-3", "--price", "route-a=acme/m"
-    )
+        "import", "litellm", str(public), "--version", "rates-3", "--price", "route-a=acme/m",
+        "--currency", "units",
+    )  # fmt: skip
     assert out == "Kept revision 1 of the draft rates-3.\n"
     assert err == "left out: acme/m cost_per_second 1: no such meter\n"
     connection = connect_read_only(priced)
@@ -86,6 +87,15 @@ def test_a_public_table_becomes_a_draft_of_exactly_the_models_named(priced, tmp_
             cached_input_micro_per_mtok=1_000_000,
         ),
     )
+
+
+def test_dollars_are_not_taken_for_another_currency_unless_that_is_said(priced, tmp_path):
+    public = tmp_path / "prices.json"
+    public.write_text(json.dumps({"acme/m": {"input_cost_per_token": 1e-06}}))
+    asked = ("import", "litellm", str(public), "--version", "v", "--price", "route-a=acme/m")
+    with pytest.raises(CommandError, match="in USD and this ledger is in units"):
+        run(*asked)
+    assert run(*asked, "--currency", "units")[0].startswith("Kept revision 1")
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def _tier(over: int, **changed) -> Tier:
     ],
 )  # fmt: skip
 def test_rates_that_could_not_price_are_refused_each_by_its_path(fleet, rates, problem):
-    table = RateTable(version="r", effective_from_us=FAR_US, currency="USD", rates=rates)
+    table = RateTable(version="r", effective_from_us=FAR_US, currency="units", rates=rates)
     with contextlib.closing(fleet.reader()) as connection:
         seen = Seen(connection=connection, now_us=NOW_US, actor=ADMIN)
         lines = [fault.shown(named(table)) for fault in table_faults(table, seen)]
@@ -177,7 +177,7 @@ def test_rates_that_could_not_price_are_refused_each_by_its_path(fleet, rates, p
 
 def test_dated_rates_of_one_key_that_follow_each_other_are_sound(fleet):
     rates = (_rate(valid_to_us=10), _rate(valid_from_us=10), _rate(region="eu"))
-    table = RateTable(version="r", effective_from_us=FAR_US, currency="USD", rates=rates)
+    table = RateTable(version="r", effective_from_us=FAR_US, currency="units", rates=rates)
     with contextlib.closing(fleet.reader()) as connection:
         seen = Seen(connection=connection, now_us=NOW_US, actor=ADMIN)
         assert list(table_faults(table, seen)) == []
@@ -230,4 +230,12 @@ def test_a_table_in_which_the_price_of_a_route_ends_is_refused_with_the_time(fle
     assert any(
         "has no price in rates-2 from 2096-10-02T07:07:40+00:00 on, and" in problem
         for problem in said.problems
+    )
+
+
+def test_a_table_in_another_currency_than_the_ledgers_is_refused(fleet):
+    """Its sums, budgets and holds would add dollars to units."""
+    said = refused(fleet, publish(tree() | {"currency": "USD"}))
+    assert said.problems == (
+        "currency: every table of this ledger is in units. Convert the prices and say units.",
     )
