@@ -114,9 +114,11 @@ def test_a_cancel_stops_llama_cpp_and_the_receipt_says_cancelled(model, ledger_p
     assert held == (0, 0, 0)
 
 
-def test_killed_in_the_middle_it_is_unknown_then_unreachable_and_after_a_restart_completed(
+def test_killed_in_the_middle_each_receipt_says_what_its_request_was_and_at_rest_nothing_is_held(
     model, ledger_path
 ):
+    """kill -9: what ran is unknown, what comes then failed; restarted: cancelled and completed."""
+
     async def scenario(running, base_url, process):
         async def kill():
             process.kill()
@@ -127,19 +129,24 @@ def test_killed_in_the_middle_it_is_unknown_then_unreachable_and_after_a_restart
         _, refused = await running.run()
         with llama_server(model, port) as (again, _):
             assert again == base_url
+            _, cancelled = await running.run(
+                max_output_tokens=LONG, ignore_eos=True, cancel_after=5
+            )
             _, completed = await running.run(max_output_tokens=8, ignore_eos=True)
         before = running.held()
         running.clock.moved_us += 60_000_000 + UNKNOWN_BOUND_US
-        return lost, refused, completed, before, running.held()
+        return lost, refused, cancelled, completed, before, running.held()
 
     with llama_server(model) as (base_url, process):
         load(ledger_path, address(base_url))
-        lost, refused, completed, before, after = asyncio.run(
+        lost, refused, cancelled, completed, before, after = asyncio.run(
             carried(ledger_path, lambda running: scenario(running, base_url, process))
         )
     assert shown(lost)[:2] == ("unknown", "PROVIDER_CONNECTION_LOST")
     assert lost.current.record.output_tokens >= 5
     assert shown(refused)[:2] == ("failed", "PROVIDER_UNREACHABLE")
+    assert shown(cancelled)[:2] == ("cancelled", "CLIENT_GONE")
+    assert 5 <= cancelled.current.record.output_tokens < LONG
     assert shown(completed)[:2] == ("completed", None)
     assert (settled(lost), settled(refused)) == ([], [("voided", 0)])
     reserved = lost.reservations[0].record
