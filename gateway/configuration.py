@@ -6,10 +6,18 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.policy.values import Evaluation, LogicalModel, Route, RoutePolicy
+from gateway.policy.learning import Learned, newest, with_learned
+from gateway.policy.values import (
+    Evaluation,
+    LogicalModel,
+    PredictionBucket,
+    Route,
+    RoutePolicy,
+)
 from ledger.queries import configuration as stored
+from ledger.queries.predictions import predictions
 from ledger.rates import RateTable
-from ledger.records import ModelIdentity
+from ledger.records import ModelIdentity, PredictionRevision
 
 
 class NotConfigured(Exception):
@@ -28,6 +36,13 @@ class Configuration:
     evaluations: tuple[Evaluation, ...]
     evaluations_seq: int  # chain position up to which evaluations were read
     tokenizer_revisions: tuple[str, ...]  # of all routes, each once
+    taught: tuple[Route, ...] | None = None  # the policy's routes with what was learned of them
+    predictions_seq: int = 0  # chain position up to which predictions were read
+
+    @property
+    def candidates(self) -> tuple[Route, ...]:
+        """Return the routes that decisions are made among."""
+        return self.policy.routes if self.taught is None else self.taught
 
     def model(self, name: str) -> LogicalModel:
         return self.models[name]
@@ -53,9 +68,11 @@ def load(connection: sqlite3.Connection) -> Configuration:
     if not tables:
         raise NotConfigured("no rate table is published; run `make demo` or publish one")
     results, evaluations_seq = stored.evaluations(connection)
+    revisions, predictions_seq = predictions(connection)
+    taught = with_learned(policy, newest(map(learned_of, revisions)))
     return Configuration(
         policy=policy,
-        routes={route.route_id: route for route in policy.routes},
+        routes={route.route_id: route for route in taught},
         models={model.name: model for model in policy.models},
         identities={row.identity_id: row for row in stored.identities(connection)},
         rate_tables=tuple(sorted(tables, key=lambda table: table.effective_from_us)),
@@ -70,6 +87,18 @@ def load(connection: sqlite3.Connection) -> Configuration:
         ),
         evaluations_seq=evaluations_seq,
         tokenizer_revisions=tuple(sorted({route.tokenizer_revision for route in policy.routes})),
+        taught=taught,
+        predictions_seq=predictions_seq,
+    )
+
+
+def learned_of(record: PredictionRevision) -> Learned:
+    """Return a recorded prediction as a value."""
+    return Learned(
+        route_id=record.route_id,
+        revision=record.revision,
+        identity_id=record.identity_id,
+        buckets=msgspec.json.decode(record.body_json, type=tuple[PredictionBucket, ...]),
     )
 
 

@@ -134,7 +134,7 @@ class Desk:
         policy, context = self.configuration.policy, self._context(request, now_us)
         return Considered(
             request=request,
-            decision=decide(request, policy.routes, context, policy),
+            decision=decide(request, self.configuration.candidates, context, policy),
             tenant=context.tenant,
             policy_revision=policy.revision,
             rate_table_version=context.rates.version,
@@ -148,7 +148,7 @@ class Desk:
         configuration, policy = self.configuration, self.configuration.policy
         context = self._context(request, now_us)
         states, tenant, rates = context.route_states, context.tenant, context.rates
-        decision = decide(request, policy.routes, context, policy)
+        decision = decide(request, configuration.candidates, context, policy)
         records: list[Record] = self.snapshots_to_file(states)
         records.append(self._decision_record(request, decision, tenant, states, now_us, rates))
         chosen = next((s for s in states if s.route_id == decision.route_id), None)
@@ -241,6 +241,7 @@ class Desk:
             policy_revision=self.configuration.policy.revision,
             rate_table_version=rates.version,
             evaluations_seq=self.configuration.evaluations_seq,
+            predictions_seq=self.configuration.predictions_seq,
             texts=self._route_texts,
         )
         decision_json = replay.encode_decision(decision)

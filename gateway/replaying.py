@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from gateway.configuration import learned_of
 from gateway.policy import attempt_replay
 from gateway.policy.comparing import Comparison, Recorded, compare, not_comparable
 from gateway.policy.counterfactual import Counterfactual, Summary
+from gateway.policy.learning import newest, with_learned
 from gateway.policy.replay import (
     CODE_REVISION,
     DecisionInputs,
@@ -16,9 +18,10 @@ from gateway.policy.replay import (
     decode_inputs,
     redecide,
 )
-from gateway.policy.values import CapacitySnapshot, Decision, Evaluation, RoutePolicy
+from gateway.policy.values import CapacitySnapshot, Decision, Evaluation, Route, RoutePolicy
 from ledger.queries import configuration
 from ledger.queries import decisions as queries
+from ledger.queries.predictions import predictions
 from ledger.rates import RateTable
 from ledger.records import AttemptDecision, RouteDecision
 
@@ -59,6 +62,7 @@ class Replayer:
         self._connection = connection
         self._policies: dict[str, RoutePolicy] = {}
         self._rates: dict[str, RateTable] = {}
+        self._routes: tuple[RoutePolicy, int, tuple[Route, ...]] | None = None  # the last ones
         self._evaluations: dict[int, tuple[Evaluation, ...]] = {}
         self._snapshots: dict[tuple[str, int], CapacitySnapshot] = {}
 
@@ -92,6 +96,7 @@ class Replayer:
                 self.rates(inputs.rate_table_version),
                 self.snapshot,
                 self.evaluations(inputs.evaluations_seq),
+                self.routes(self.policy(inputs.policy_revision), inputs.predictions_seq),
             )
         except (NotInLedger, msgspec.DecodeError) as gap:
             return Comparison(
@@ -107,7 +112,8 @@ class Replayer:
         policy = other.policy or self.policy(inputs.policy_revision)
         rates = other.rates or self.rates(inputs.rate_table_version)
         evaluations = self.evaluations(inputs.evaluations_seq)
-        return redecide(inputs, policy, rates, self.snapshot, evaluations)
+        routes = self.routes(policy, inputs.predictions_seq)
+        return redecide(inputs, policy, rates, self.snapshot, evaluations, routes)
 
     def counterfactual(
         self, other: Other, *, since_us: int | None = None, until_us: int | None = None
@@ -190,6 +196,15 @@ class Replayer:
                 for each in records
             )
         return self._evaluations[upto_seq]
+
+    def routes(self, policy: RoutePolicy, upto_seq: int) -> tuple[Route, ...]:
+        """Return a policy's routes with what had been learned of them up to a place (ADM-5)."""
+        known = self._routes
+        if known is None or known[0] is not policy or known[1] != upto_seq:
+            records, _ = predictions(self._connection, upto_seq)
+            taught = with_learned(policy, newest(map(learned_of, records)))
+            known = self._routes = (policy, upto_seq, taught)
+        return known[2]
 
     def snapshot(self, route_id: str, revision: int) -> CapacitySnapshot:
         """Return a route's snapshot; NotInLedger where there is none of the revision."""

@@ -25,6 +25,7 @@ from gateway.desk import Desk
 from gateway.enquiries import Enquiries
 from gateway.idempotency import Claims
 from gateway.journey import Journey
+from gateway.learning import Learner
 from gateway.operations import anywhere
 from gateway.operations.executor import Executor
 from gateway.operations.local_socket import LocalSocket
@@ -45,6 +46,7 @@ from ledger.records import (
     ControlAction,
     EvaluationResult,
     ModelIdentity,
+    PredictionRevision,
     RateTableRecord,
     Record,
     RoutePolicyRecord,
@@ -58,7 +60,9 @@ log = logging.getLogger(__name__)
 
 SNAPSHOT_SECONDS = 0.25
 DRAIN_SECONDS = 20.0
-CONFIGURED_BY = frozenset({ModelIdentity, RateTableRecord, EvaluationResult, RoutePolicyRecord})
+CONFIGURED_BY = frozenset(
+    {ModelIdentity, RateTableRecord, EvaluationResult, RoutePolicyRecord, PredictionRevision}
+)
 """Records from which the configuration is read: a new one of these has it read again."""
 DRAINING = frozenset({"drain_route", "undrain_route"})  # control actions that the book follows
 
@@ -129,6 +133,10 @@ class Runtime:
             self.store.close()
             raise
         self._supervise(asyncio.create_task(self._observe_for_ever(), name="snapshots"))
+        learning = Learner(self.reader, self.clock).run(
+            lambda: self.journey.desk.configuration, self.store, self.apply
+        )
+        self._supervise(asyncio.create_task(learning, name="learning"))
         self._supervise(asyncio.create_task(evaluate_for_ever(self.operations), name="evaluator"))
         if settings.WEBHOOK_URL:
             hook = Webhook(

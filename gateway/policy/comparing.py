@@ -13,7 +13,7 @@ from gateway.policy.replay import (
     encode_decision,
     redecide,
 )
-from gateway.policy.values import Decision, Evaluation, RoutePolicy
+from gateway.policy.values import Decision, Evaluation, Route, RoutePolicy
 from ledger.rates import RateTable
 
 SHOWN_CHARS: Final = 400
@@ -54,6 +54,7 @@ def compare(
     rates: RateTable,
     snapshots: SnapshotOf,
     evaluations: tuple[Evaluation, ...],
+    routes: tuple[Route, ...] | None = None,
 ) -> Comparison:
     """Return whether decision, digest and columns are, byte for byte, what comes out again.
 
@@ -62,7 +63,7 @@ def compare(
     """
     if recorded.code_revision != CODE_REVISION:
         return not_comparable(recorded)
-    decision = redecide(inputs, policy, rates, snapshots, evaluations)
+    decision = redecide(inputs, policy, rates, snapshots, evaluations, routes)
     again = encode_decision(decision)
     differences = []
     if again != recorded.decision_json:

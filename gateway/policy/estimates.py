@@ -99,10 +99,11 @@ class Weighings:
                 )
             ]
         steps = output - 1
+        bases_us, paces_us, inter_token_us = table.speeds(tokens)
         e2e_us: list[int] = []
         candidates: list[Candidate] = []
         for route_id, base_us, pace_us, each_us, waits_us, count, cost in zip(
-            table.ids, table.bases_us, table.paces_us, table.inter_token_us, queue_us, tokens,
+            table.ids, bases_us, paces_us, inter_token_us, queue_us, tokens,
             costs_pico, strict=True,
         ):  # fmt: skip
             prefill_us = base_us - (-count * pace_us // KILO)

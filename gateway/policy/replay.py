@@ -14,6 +14,7 @@ from gateway.policy.values import (
     Decision,
     Evaluation,
     InferenceRequest,
+    Route,
     RoutePolicy,
     RouteState,
     TenantState,
@@ -49,6 +50,7 @@ class DecisionInputs(Value, frozen=True, kw_only=True):
     rate_table_version: str
     evaluations_seq: int  # the evaluations known then: those up to this place in the chain
     routes: tuple[RouteInput, ...]
+    predictions_seq: int = 0  # what was learned by then: predictions up to this place in the chain
 
 
 def inputs_of(
@@ -60,6 +62,7 @@ def inputs_of(
     policy_revision: str,
     rate_table_version: str,
     evaluations_seq: int,
+    predictions_seq: int = 0,
 ) -> DecisionInputs:
     """Return the inputs with every snapshot replaced by its revision."""
     return DecisionInputs(
@@ -70,6 +73,7 @@ def inputs_of(
         rate_table_version=rate_table_version,
         evaluations_seq=evaluations_seq,
         routes=tuple([_route_input(state) for state in route_states]),
+        predictions_seq=predictions_seq,
     )
 
 
@@ -118,6 +122,7 @@ def encode_inputs(
     policy_revision: str,
     rate_table_version: str,
     evaluations_seq: int,
+    predictions_seq: int = 0,
     texts: RouteTexts | None = None,
 ) -> str:
     """Return the canonical text of the inputs, for the ledger (see `inputs_of`).
@@ -126,7 +131,8 @@ def encode_inputs(
     """
     routes = (texts or RouteTexts()).of(route_states)
     fields = (
-        request, tenant, now_us, policy_revision, rate_table_version, evaluations_seq, routes
+        request, tenant, now_us, policy_revision, rate_table_version, evaluations_seq, routes,
+        predictions_seq,
     )  # fmt: skip
     text = _ENCODER.encode(fields).decode()
     return text if text.isascii() else canonical(_INPUTS.decode(text))
@@ -171,8 +177,11 @@ def redecide(
     rates: RateTable,
     snapshots: SnapshotOf,
     evaluations: tuple[Evaluation, ...],
+    routes: tuple[Route, ...] | None = None,
 ) -> Decision:
     """Return the decision that recorded inputs lead to under a policy, rates and snapshots.
+
+    `routes`: the policy's with what had been learned of them; None: as they were declared.
 
     With those that the inputs name it is the recorded one (RTE-3), with others what would have
     been decided (RTE-4). `snapshots` returns a route's snapshot of a revision.
@@ -199,4 +208,4 @@ def redecide(
         rates=rates,
         evaluations=evaluations,
     )
-    return decide(inputs.request, policy.routes, context, policy)
+    return decide(inputs.request, routes or policy.routes, context, policy)

@@ -6,15 +6,22 @@ or ended something as the last one left them. States are compared by identity, w
 because they are frozen, and a sheet is never changed, only followed by another.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from gateway.policy.values import Priority, PriorityShare, Route, RouteState
+from gateway.policy.values import (
+    PredictionBucket,
+    Priority,
+    PriorityShare,
+    Route,
+    RouteState,
+)
 from ledger.rate_lookup import prepared
 from ledger.rates import Rate, RateTable
 
 KILO: Final = 1000
+Speeds: TypeAlias = tuple[list[int], list[int], list[int]]
 NEVER_US: Final = -(1 << 62)
 """When the snapshot of a route without one was observed: before anything that is fresh."""
 
@@ -23,8 +30,10 @@ class Table:
     """The routes of one set of candidates, with the extremes that spare a filter its work."""
 
     __slots__ = (
+        "_by_bucket",
         "_prices",
         "_sheets",
+        "_taught",
         "bases_us",
         "common",
         "ids",
@@ -59,6 +68,8 @@ class Table:
         self.least_input = min([route.max_input_tokens for route in routes], default=0)
         self.least_output = min([route.max_output_tokens for route in routes], default=0)
         self.least_total = min([route.max_total_tokens for route in routes], default=0)
+        self._taught = any(route.prediction.buckets for route in routes)
+        self._by_bucket: dict[tuple[int, ...], Speeds] = {}
         self._sheets: dict[Priority, Sheet] = {}
         self._prices: Prices | None = None
 
@@ -90,12 +101,46 @@ class Table:
         self._sheets[share.priority] = found
         return found
 
+    def speeds(self, tokens: list[int]) -> Speeds:
+        """Return each route's prefill base, its pace per 1,000 tokens and between tokens, in µs.
+
+        They are the declared ones, and of a route with a learned bucket for its tokens that
+        bucket's: its prefill as the base, at no pace.
+        """
+        if not self._taught:
+            return self.bases_us, self.paces_us, self.inter_token_us
+        buckets = [_bucket(route, count) for route, count in zip(self.routes, tokens, strict=True)]
+        key = tuple([-1 if each is None else each.over_tokens for each in buckets])
+        found = self._by_bucket.get(key)
+        if found is None:
+            found = (
+                [_or(b and b.prefill_us, d) for b, d in zip(buckets, self.bases_us, strict=True)],
+                [0 if b else d for b, d in zip(buckets, self.paces_us, strict=True)],
+                [
+                    _or(b and b.inter_token_us, d)
+                    for b, d in zip(buckets, self.inter_token_us, strict=True)
+                ],
+            )
+            self._by_bucket[key] = found
+        return found
+
     def prices(self, rates: RateTable) -> "Prices":
         """Return the routes' rates in a table; those of the last table are remembered."""
         last = self._prices
         if last is None or last.table is not rates:
             last = self._prices = Prices(rates, self.routes)
         return last
+
+
+def _bucket(route: Route, tokens: int) -> PredictionBucket | None:
+    for each in route.prediction.buckets:
+        if each.over_tokens < tokens <= each.upto_tokens:
+            return each
+    return None
+
+
+def _or(learned_us: int | None, declared_us: int) -> int:
+    return declared_us if learned_us is None else learned_us
 
 
 class Prices:

@@ -68,10 +68,21 @@ class InferenceRequest(Value, frozen=True, kw_only=True):
     counted_by: Literal["tokenizer", "trace"] = "tokenizer"
 
 
+class PredictionBucket(Value, frozen=True, kw_only=True):
+    """What was learned of requests with over_tokens < input tokens <= upto_tokens (ADM-5)."""
+
+    over_tokens: int
+    upto_tokens: int
+    prefill_us: int
+    inter_token_us: int
+    requests: int  # it was learned from
+
+
 class Prediction(Value, frozen=True, kw_only=True):
     """The prediction model of a route (ADM-4, ADM-5): conservative, revisioned, integer.
 
     queue = queue_us + waiting input tokens x prefill; prefill grows with the request's own input.
+    In a bucket that was learned, its two times stand instead of the declared ones.
     """
 
     revision: str
@@ -79,6 +90,7 @@ class Prediction(Value, frozen=True, kw_only=True):
     prefill_base_us: int
     prefill_us_per_ktok: int
     inter_token_us: int
+    buckets: tuple[PredictionBucket, ...] = ()
 
 
 class Route(Value, frozen=True, kw_only=True):
@@ -190,6 +202,16 @@ class AttemptRules(Value, frozen=True, kw_only=True):
     breaker: BreakerRule | None = None
 
 
+class LearningRule(Value, frozen=True, kw_only=True):
+    """How a route's speed is learned from its receipts (ADM-5)."""
+
+    window_requests: int = 500  # of each bucket, the last so many completed
+    least_requests: int = 50  # fewer in a bucket teach nothing
+    quantile_permille: int = 900
+    change_permille: int = 100  # a new revision only where some time moved by more
+    every_us: int = 60_000_000
+
+
 class RoutePolicy(Value, frozen=True, kw_only=True):
     """A published policy revision: the whole of what routing may follow."""
 
@@ -209,6 +231,7 @@ class RoutePolicy(Value, frozen=True, kw_only=True):
     queue_shares: tuple[PriorityShare, ...] = ()
     retry_after_ms: int = 1_000
     attempts: AttemptRules = AttemptRules()
+    learning: LearningRule | None = None  # None: predictions are the declared ones
 
 
 class CapacitySnapshot(Value, frozen=True, kw_only=True):
