@@ -51,10 +51,25 @@ def cost(input_tokens: int, output_tokens: int) -> int:
 
 def fleet(address: str) -> list[r.Record]:
     """A policy whose one route is a real backend without snapshots, four requests at a time."""
+    return [
+        *published(address),
+        factories.rate_table(RATES),
+        factories.tenant(body_json=msgspec.json.encode(Quota(in_flight_limit=AT_ONCE)).decode()),
+    ]
+
+
+def published(
+    address: str,
+    *,
+    revision: str = "policy-real",
+    identity_id: str = "mid_a",
+    tokenizer_revision: str = "o200k_base/chat-1",
+) -> list[r.Record]:
+    """A model's identity, and a policy whose one route leads to it."""
     real = Route(
         route_id="real-1",
-        identity_id="mid_a",
-        tokenizer_revision="o200k_base/chat-1",
+        identity_id=identity_id,
+        tokenizer_revision=tokenizer_revision,
         provider_kind=KINDS[address.partition(":")[0]],
         address=address,
         region="eu",
@@ -74,15 +89,15 @@ def fleet(address: str) -> list[r.Record]:
         default_deadline_us=60_000_000,
     )
     policy = RoutePolicy(
-        revision="policy-real", models=(assist,), routes=(real,), probe_allowance=AT_ONCE
+        revision=revision, models=(assist,), routes=(real,), probe_allowance=AT_ONCE
     )
     return [
-        factories.model_identity(logical_model="assist", tokenizer_revision="o200k_base/chat-1"),
-        factories.rate_table(RATES),
+        factories.model_identity(
+            identity_id=identity_id, logical_model="assist", tokenizer_revision=tokenizer_revision
+        ),
         factories.route_policy(
             revision=policy.revision, body_json=msgspec.json.encode(policy).decode()
         ),
-        factories.tenant(body_json=msgspec.json.encode(Quota(in_flight_limit=AT_ONCE)).decode()),
     ]
 
 
@@ -117,8 +132,7 @@ class Gateway:
             Submission(
                 caller=Caller(tenant_id="acme", key_id="key_1", scopes=frozenset({"inference"})),
                 logical_model="assist",
-                messages=(Message(role="user", content=PROMPT),),
-                **asked,
+                **{"messages": (Message(role="user", content=PROMPT),), **asked},
             )
         )
         assert not hasattr(run, "reason_code"), run
