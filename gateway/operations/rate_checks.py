@@ -11,7 +11,7 @@ from gateway.operations.base import Seen
 from gateway.operations.drafting import name_problem
 from ledger.meters import METERS, ROOTS
 from ledger.queries import configuration as stored
-from ledger.rate_lookup import DAY_SECONDS, STANDARD_TIERS, label_of
+from ledger.rate_lookup import DAY_SECONDS, LABEL_MARK, STANDARD_TIERS, label_of
 from ledger.rates import Rate, RateTable
 from ledger.records import RateTableRecord
 
@@ -24,6 +24,7 @@ WINDOWS_LIMIT = 24
 PERMILLE_MOST = 1_000
 UTC_OFFSET_MOST_MINUTES = 24 * 60
 NEVER_US: Final = 2**63 - 1
+_PLACES: Final = ("provider", "region", "service_tier")
 
 
 def table_faults(table: RateTable, seen: Seen) -> Iterator[Fault]:
@@ -88,6 +89,12 @@ def _rate(rate: Rate) -> Iterator[Fault]:
     """What is off in one rate, by its path in it."""
     if not rate.key:
         yield Fault(path=("key",), what="it is empty", action="Name a route or model identity")
+    for name, marks in (
+        ("key", LABEL_MARK), *((place, LABEL_MARK + ";=") for place in _PLACES)
+    ):  # fmt: skip
+        if set(marks) & set(getattr(rate, name)):
+            what = f"it has one of {' '.join(marks)}, which tell rates apart on a receipt"
+            yield Fault(path=(name,), what=what, action="Leave it out")
     prices: list[tuple[Path, int]] = [
         ((name,), getattr(rate, name))
         for name in (

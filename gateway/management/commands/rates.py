@@ -23,8 +23,9 @@ from ledger.money import units_text
 from ledger.prices import FORMATS, READERS, Imported, disagreements, rate_table
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
+from ledger.queries.prices import price_history
 from ledger.queries.what_if import served
-from ledger.rate_changes import changes, history
+from ledger.rate_changes import changes
 from ledger.rates import RateTable
 from ledger.reading import reader
 from ledger.what_if import tried
@@ -107,11 +108,7 @@ class Command(BaseCommand):
             self.stdout.write(line)
 
     def _history(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
-        tables = [
-            msgspec.json.decode(record.body_json, type=RateTable)
-            for record in stored.rate_tables(connection)
-        ]
-        for line in history_lines(history(tables, options["key"])):
+        for line in history_lines(price_history(connection, options["key"])):
             self.stdout.write(line)
 
     def _try(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:

@@ -162,6 +162,11 @@ def _tier(over: int, **changed) -> Tier:
             "rates[k].windows[0]: from 5 to 5 is no span of a day.",
         ),
         (
+            (_rate(region="eu;tier=priority"),),
+            "rates[k eu;tier=priority].region: it has one of # ; =, which tell rates apart",
+        ),
+        ((msgspec.structs.replace(_rate(), key="k#region=eu"),), "rates[k#region=eu].key: it has"),
+        (
             (_rate(valid_to_us=10), _rate(valid_from_us=9)),
             "rates[k 9].key: an earlier rate has this key for the same use and time.",
         ),
