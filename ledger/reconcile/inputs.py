@@ -18,7 +18,7 @@ from ledger.reconcile.values import Coverage, Ours, Plan, Refused, Theirs, Token
 from ledger.records import CurrencyRate, Invoice, InvoiceLine, PeriodLock
 from ledger.zones import to_local
 
-ATTEMPTS_LIMIT = 500_000  # they are held in memory, about 2 KB each
+ATTEMPTS_LIMIT = 500_000  # they are held in memory, about 1 KB each
 LINES_LIMIT = 500_000
 # Formats that speak of every bucket of their period, also of one without use.
 BUCKETED = frozenset(

@@ -129,20 +129,31 @@ def reconcile(
 def again(
     connection: sqlite3.Connection, record: Reconciliation, *, as_of_seq: int | None = None
 ) -> Run | Refused:
-    """A recorded run, computed again from what it looked at, or as of another row."""
+    """A recorded run, computed again from what it looked at, or as of another row.
+
+    Refused (NOT_REPRODUCED) where what it looked at gives something else than was recorded.
+    """
     period = PeriodOf(
         name=record.period, zone=record.zone, start_us=record.start_us, end_us=record.end_us
     )
     plan = msgspec.json.decode(record.plan_json, type=Plan)
     seq = record.as_of_seq if as_of_seq is None else as_of_seq
-    return reconcile(connection, plan, period, as_of_seq=seq)
+    run = reconcile(connection, plan, period, as_of_seq=seq)
+    same = isinstance(run, Run) and (run.run_id, run.digest) == (record.run_id, record.digest)
+    if as_of_seq is None and isinstance(run, Run) and not same:
+        return Refused(
+            code="NOT_REPRODUCED",
+            message=f"{record.run_id} comes out otherwise now: the code that compares has changed, "
+            "or the ledger's file has; verify_ledger tells. Run the period again",
+        )
+    return run
 
 
 def is_current(connection: sqlite3.Connection, record: Reconciliation) -> bool:
     """Whether the run, made again now, would compare the same: nothing of its period came later."""
     head = read_head(connection)
     run = again(connection, record, as_of_seq=0 if head is None else head.size)
-    return isinstance(run, Run) and run.run_id == record.run_id
+    return isinstance(run, Run) and (run.run_id, run.digest) == (record.run_id, record.digest)
 
 
 def records_of(run: Run, *, now_us: int, by: str) -> tuple[Record, ...] | Refused:

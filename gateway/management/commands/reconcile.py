@@ -19,6 +19,7 @@ from ledger.reconcile.exports import Export, write_csv, write_sqlite
 from ledger.reconcile.reports import Report, report
 from ledger.reconcile.running import Run, again
 from ledger.reconcile.values import Plan
+from ledger.reconcile.values import Refused as NotCompared
 
 PLAN_LIMIT_BYTES = 1 << 20
 
@@ -58,6 +59,8 @@ class Command(BaseCommand):
                 run = again(connection, recorded.record)
         except LedgerError as error:
             raise CommandError(str(error)) from error
+        if isinstance(run, NotCompared):
+            raise CommandError(str(run))
         self._tell(found)
         if isinstance(run, Run):
             self._write(run, options["csv"], options["sqlite"])

@@ -26,6 +26,7 @@ from ledger.reconcile import running
 from ledger.reconcile.exports import rows, write_csv, write_sqlite
 from ledger.reconcile.reports import Proposed
 from ledger.reconcile.values import Binding, Plan, Tokens
+from ledger.reconcile.values import Refused as NotCompared
 from ledger.records import InvoiceLine
 from tests import factories
 from tests.gateway.operations.books import (
@@ -130,6 +131,20 @@ def test_a_run_made_again_is_the_same_to_the_byte(books, tmp_path):
     assert written[0] == written[1]
     assert written[0][0] == first.subject
     assert refused(books, compare(), BOB).code == "SAME_RUN"
+
+
+def test_a_run_that_comes_out_otherwise_now_is_not_exported(books):
+    """REC-2: a report is what was recorded, or nothing."""
+    perform(books, ImportInvoice(files=(costs(*WHOLE_MONTH),)))
+    run_id = perform(books, compare()).subject
+    with contextlib.closing(connect_read_only(books)) as connection:
+        recorded = stored.run(connection, run_id)
+        assert recorded is not None
+        other = msgspec.structs.replace(recorded.record, digest=b"another")
+        again = running.again(connection, other)
+        assert isinstance(again, NotCompared)
+        assert again.code == "NOT_REPRODUCED"
+        assert not running.is_current(connection, other)
 
 
 def test_the_exports_hold_every_attempt_and_line_and_add_up(books, tmp_path):
