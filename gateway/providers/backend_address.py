@@ -127,6 +127,18 @@ def choice(route: Route, name: str, text: str | None, choices: tuple[str, ...]) 
     return text
 
 
+def metrics_url(route: Route, given: Declared) -> str:
+    """Return where the backend's metrics are: on its own port, or on the one that is declared."""
+    port = given.settings.get("metrics_port")
+    if port is None:
+        return f"{given.origin}/metrics"
+    if not (port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65_536):
+        raise bad(route, "metrics_port is no port")
+    url = urlsplit(given.origin)
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
+    return f"{url.scheme}://{host}:{port}/metrics"
+
+
 def kv_tokens(route: Route, text: str | None) -> int | None:
     if text is None:
         return None

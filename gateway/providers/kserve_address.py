@@ -9,8 +9,8 @@ serves as version. `counts` declares that the server tells its token counts when
 (`num_input_tokens`, `num_output_tokens`, as Triton does): in each chunk the tokens of that chunk
 (`deltas`) or of the answer so far (`totals`); without it the output is counted here. `stream=0`
 declares that the server has /generate only. `template` is how messages become one text: `plain`
-(each after its role, the default) or `none` (the texts alone). `key_env`, `close_cancels` and
-`kv_tokens` are those of an `openai` route.
+(each after its role, the default) or `none` (the texts alone). `key_env`, `close_cancels`,
+`kv_tokens` and `metrics_port` are those of an `openai` route.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,8 @@ from gateway.providers import backend_address as address
 from gateway.providers.http_exchange import HttpBackend
 
 SETTINGS = (
-    "model", "version", "counts", "stream", "template", "key_env", "close_cancels", "kv_tokens"
+    "model", "version", "counts", "stream", "template", "key_env", "close_cancels", "kv_tokens",
+    "metrics_port",
 )  # fmt: skip
 NOT_CARRIED = frozenset({"json_schema", "logprobs", "tools", "vision"})
 """Capabilities that the protocol has no place for."""
@@ -66,7 +67,7 @@ def backend_of(route: Route, *, allow_link_local: bool = False) -> Backend:
     model_url = base if version is None else f"{base}/versions/{quote(version, safe='')}"
     return Backend(
         post_url=f"{model_url}/{'generate_stream' if streams else 'generate'}",
-        metrics_url=f"{given.origin}/metrics",
+        metrics_url=address.metrics_url(route, given),
         model_url=model_url,
         version=version,
         counts=cast(Counts | None, counts),

@@ -7,7 +7,8 @@
 the credential: its value is in no policy, record or log. `close_cancels=1` declares that the
 backend stops generating when its connection closes (vLLM, SGLang and llama.cpp do); without it a
 cancel that nobody acknowledges is an unknown. `kv_tokens` declares the backend's KV pool; with it
-the backend's /metrics are read, without it the route has no snapshot and stays conservative.
+the backend's /metrics are read (on `metrics_port`, if they have one of their own), without it the
+route has no snapshot and stays conservative.
 `asks` declares that it can be asked what became of a request (PRV-3): `chat` by GET
 /chat/completions/ID, for which each request is sent with `store`, `responses` by GET
 /responses/ID. `output_cap` is the name under which the backend takes the output cap, `usage` the
@@ -24,7 +25,9 @@ from gateway.providers.http_exchange import HttpBackend
 
 __all__ = ["Backend", "BadAddress", "backend_of"]
 
-SETTINGS = ("model", "key_env", "close_cancels", "kv_tokens", "asks", "output_cap", "usage")
+SETTINGS = (
+    "model", "key_env", "close_cancels", "kv_tokens", "metrics_port", "asks", "output_cap", "usage"
+)  # fmt: skip
 NOT_CARRIED = frozenset({"vision"})
 """Capabilities that a call does not carry to the backend."""
 
@@ -61,7 +64,7 @@ def backend_of(route: Route, *, allow_link_local: bool = False) -> Backend:
     return Backend(
         api_url=f"{given.origin}{given.path}",
         post_url=f"{given.origin}{given.path}/chat/completions",
-        metrics_url=f"{given.origin}/metrics",
+        metrics_url=address.metrics_url(route, given),
         model=settings["model"],
         key_env=address.key_env(route, settings.get("key_env")),
         close_cancels=address.flag(route, "close_cancels", settings.get("close_cancels")),

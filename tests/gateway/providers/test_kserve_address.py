@@ -28,6 +28,11 @@ def test_what_is_not_declared_is_not_assumed():
     assert (backend.close_cancels, backend.kv_tokens, backend.key_env) == (False, None, None)
 
 
+def test_metrics_can_have_a_port_of_their_own():
+    backend = backend_of(kserve_route("http://[::1]:8000", kv_tokens=5, metrics_port=8002))
+    assert backend.metrics_url == "http://[::1]:8002/metrics"
+
+
 def test_a_version_can_be_the_id_of_the_models_identity():
     backend = backend_of(kserve_route(version="@identity"))
     assert backend.version == "identity-of-kserve-1"
@@ -43,6 +48,9 @@ def test_a_version_can_be_the_id_of_the_models_identity():
         ("kserve:http://169.254.169.254?model=a", "link-local or metadata"),
         ("kserve:http://host?model=a&version=..", "version is empty"),
         ("kserve:http://host?model=a&counts=yes", "counts is none of deltas, totals"),
+        ("kserve:http://host?model=a&metrics_port=0", "metrics_port is no port"),
+        ("kserve:http://host?model=a&metrics_port=65536", "metrics_port is no port"),
+        ("kserve:http://host?model=a&metrics_port=80.1", "metrics_port is no port"),
         ("kserve:http://host?model=a&stream=no", "neither 0 nor 1"),
         ("kserve:http://host?model=a&template=llama", "template is none of plain, none"),
     ],
