@@ -95,7 +95,7 @@ class Reconciliation(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "reconciliation"
     UNIQUE: ClassVar[Unique] = (("run_id",),)
     INDEXES: ClassVar[Indexes] = (Index("reconciliation_period", "provider", "start_us"),)
-    run_id: str  # from plan and inputs: running it again on the same is the same run
+    run_id: str  # from plan, inputs and outcome: the same again is the same run
     provider: str
     period: str  # 2026-09
     zone: str

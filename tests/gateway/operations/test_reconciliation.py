@@ -20,6 +20,7 @@ from gateway.reconciling import resolution_of
 from ledger.focus.charges import NO_CURRENCY, Issuer
 from ledger.focus.exporting import write
 from ledger.queries import invoices as reports
+from ledger.queries import reconciliation as stored
 from ledger.queries.charges import ChargeFilter
 from ledger.reading import connect_read_only
 from ledger.reconcile import running
@@ -140,7 +141,7 @@ def test_a_run_that_comes_out_otherwise_now_is_not_exported(books):
     with contextlib.closing(connect_read_only(books)) as connection:
         recorded = stored.run(connection, run_id)
         assert recorded is not None
-        other = msgspec.structs.replace(recorded.record, digest=b"another")
+        other = msgspec.structs.replace(recorded.record, run_id="rec_another")
         again = running.again(connection, other)
         assert isinstance(again, NotCompared)
         assert again.code == "NOT_REPRODUCED"
