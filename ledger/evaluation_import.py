@@ -60,9 +60,9 @@ def parse(text: bytes) -> Parsed:
         except msgspec.DecodeError as problem:
             problems.append(f"result {place}: {problem}")
             continue
-        problem = _problem(read, seen)
-        if problem:
-            problems.append(f"result {place}: {problem}")
+        fault = _problem(read, seen)
+        if fault:
+            problems.append(f"result {place}: {fault}")
         else:
             seen.add(read.evaluation_id)
             results.append(_record(read))

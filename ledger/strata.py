@@ -287,9 +287,8 @@ def _sum_tail(parts: Sequence[StratumTail], exceeding: int) -> float:
         )
     mass: npt.NDArray[np.float64] = np.ones(1)
     for part in parts:
-        mass = np.convolve(
-            mass, beta_binomial_mass(part.baseline_count, part.rank, part.canary_count)
-        )
+        more = beta_binomial_mass(part.baseline_count, part.rank, part.canary_count)
+        mass = np.asarray(np.convolve(mass, more), dtype=np.float64)
     return min(1.0, float(mass[exceeding:].sum()))
 
 

@@ -39,7 +39,7 @@ class EvaluateSlos(Operation, frozen=True, kw_only=True):
         if at_us > seen.now_us:
             message = "--at lies in the future; name a time that has passed"
             return Refused(code="INVALID_REQUEST", message=message)
-        mode: Mode = settings.CONTROL_MODE
+        mode: Mode = msgspec.convert(settings.CONTROL_MODE, type=Mode)
         found = planning.plan_pass(seen.connection, at_us, mode=mode)
         if not found.records:
             return Refused(code="NOTHING_DUE", message="No window is closed and not evaluated.")
