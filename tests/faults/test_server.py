@@ -54,3 +54,21 @@ def test_it_tells_its_plan_and_has_metrics_as_vllm_has(upstream):
     call(upstream, "PUT", "/plan", {"status": 503})
     assert json.loads(call(upstream, "GET", "/plan"))["status"] == 503
     assert b"vllm:num_requests_waiting" in call(upstream, "GET", "/metrics")
+
+
+def test_it_speaks_the_open_inference_protocol_too(upstream):
+    call(upstream, "PUT", "/plan", {"protocol": "kserve", "tokens": 2, "ends": "details"})
+    body = call(upstream, "POST", "/v2/models/any/generate_stream", {"text_input": "x"})
+    assert body == body_of(Plan(protocol="kserve", tokens=2, ends="details"))
+    call(upstream, "PUT", "/plan", {"protocol": "kserve", "whole": True, "tokens": 1})
+    whole = json.loads(call(upstream, "POST", "/v2/models/any/generate", {"text_input": "x"}))
+    assert (whole["text_output"], whole["model_version"]) == ("Weigh", "1")
+
+
+def test_it_refuses_the_parameters_of_its_plan_and_nothing_else(upstream):
+    call(upstream, "PUT", "/plan", {"refuses": ["seed"], "refuse_shape": "loc", "tokens": 1})
+    refused = call(upstream, "POST", "/v1/chat/completions", {"model": "any", "seed": 1})
+    assert json.loads(refused) == {"detail": [{"loc": ["body", "seed"], "type": "extra_forbidden"}]}
+    assert call(upstream, "POST", "/v1/chat/completions", {"model": "any"}) == body_of(
+        Plan(tokens=1)
+    )

@@ -5,11 +5,14 @@ import asyncio
 import pytest
 
 from gateway.policy.values import EndState
+from gateway.providers.http_attempt import Patience
+from gateway.providers.outcomes import Cancelled, Completed, Failed, Rejected, Unknown
 from gateway.submission import Caller, Delta, Ended, Message, Parameters, Submission
 from ledger.reading import connect_read_only
 from tests.faults.plan import PIECES, Plan, text_of
 from tests.faults.server import FaultServer
 from tests.gateway.providers.journeys import PROMPT, carried, load, shown
+from tests.gateway.providers.upstream import against, ended
 
 CALLER = Caller(tenant_id="acme", key_id="key_1", scopes=frozenset({"inference"}))
 
@@ -211,3 +214,30 @@ def test_rty_2_a_refused_parameter_is_left_out_once_and_both_attempts_are_on_rec
     ends = [row.record.error_code for row in filed.attempt_events if row.record.event == "ended"]
     assert ends == ["PROVIDER_PARAMETER_REFUSED", None]
     assert held == (0, 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["openai", "kserve"])
+def test_prv_2_what_a_provider_answers_is_one_of_five_outcomes_and_a_time_out_is_unknown(kind):
+    plans = {
+        Completed: Plan(protocol=kind),
+        Rejected: Plan(protocol=kind, status=429, headers={"Retry-After": "7"}),
+        Failed: Plan(protocol=kind, status=500),
+        Unknown: Plan(protocol=kind, head_delay_s=60),
+    }
+    outcomes = [
+        ended(plan, kind=kind, patience=Patience(silence_s=0.2))[1] for plan in plans.values()
+    ]
+    assert [type(outcome) for outcome in outcomes] == list(plans)
+    assert outcomes[1].retry_after_ms == 7_000
+    assert outcomes[3].reason == "PROVIDER_SILENT"
+    assert all(outcome.usage.output_tokens == 0 for outcome in outcomes[1:])
+
+    async def cancelled(upstream):
+        upstream.server.plan = Plan(protocol=kind, stall_after=1)
+        attempt = upstream.start()
+        events = attempt.events()
+        await anext(events)
+        attempt.cancel("CLIENT_GONE")
+        return [event async for event in events][-1]
+
+    assert type(against(cancelled, kind=kind, close_cancels=1)) is Cancelled
