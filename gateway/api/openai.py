@@ -240,9 +240,12 @@ def submissions(
 ) -> tuple[Submission, ...]:
     """Returns what the journey weighs, for each answer that is wanted.
 
-    Of several with a seed each gets one of its own: the same seed would make the same answer.
+    Of several with a seed each gets one of its own: the same seed would make the same answer. A
+    cost budget is that of all of them, so each gets an equal part of it, rounded down (BUD-2).
     """
     first = replace(submission(caller, wanted, asked), trace=trace)
+    if first.max_cost_pico is not None:
+        first = replace(first, max_cost_pico=first.max_cost_pico // wanted.choices)
     if wanted.seed is None:
         return (first,) * wanted.choices
     seeds = (wanted.seed + index for index in range(wanted.choices))

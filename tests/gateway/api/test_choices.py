@@ -116,6 +116,13 @@ def test_each_answer_of_several_with_a_seed_has_a_seed_of_its_own(client):
     assert seeds == [2**63 - 2, 2**63 - 1, -(2**63), None, None]
 
 
+def test_bud_2_a_cost_budget_is_that_of_all_answers_together(client):
+    client.chat(n=3, headers={"x-max-cost-units": "0.01"})
+    client.chat(headers={"x-max-cost-units": "0.01"})
+    budgets = [each.max_cost_pico for each in client.gateway.journey.submissions]
+    assert budgets == [3_333_333_333] * 3 + [10_000_000_000]
+
+
 def test_a_tool_call_is_handed_on_whole(client):
     client.gateway.journey.pieces = CALLING
     choice = client.chat(tools=[TOOL]).json["choices"][0]

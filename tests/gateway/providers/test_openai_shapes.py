@@ -140,6 +140,14 @@ def test_an_event_named_error_is_an_error_whatever_its_data():
         assert said(data, name="error") == StreamError(temporary=True)
 
 
+def test_log_probabilities_are_handed_on_as_they_are_and_empty_ones_are_none():
+    given = {"content": [{"token": "a", "logprob": -0.1}]}
+    choice = {"index": 0, "delta": {"content": "a"}, "logprobs": given}
+    assert json.loads(said({"choices": [choice]}).logprobs_json) == given
+    for nothing in (None, {}, {"content": None}, {"content": []}, 7):
+        assert said({"choices": [{**choice, "logprobs": nothing}]}).logprobs_json is None
+
+
 def test_an_empty_error_field_is_no_error():
     assert isinstance(chunk({"content": "a"}, error=None), Chunk)
 
