@@ -2,8 +2,8 @@
 
 The store, its projections and the book are the real ones; requests are simulated. After each step
 debits = credits, pending >= 0, available = limit - posted - pending, and the new rows continue the
-chain (LED-1, LED-4, LED-6, LED-7). A clock that is set back stays in its month: what the book has
-spent counts from when the month began.
+chain (LED-1, LED-4, LED-6, LED-7). A clock that is set back stays in its day: what the book has
+spent counts from when the day and the month began.
 """
 
 import random
@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from gateway.book import Book, Hold
-from gateway.quota import Quota
+from gateway.quota import BUDGET_PERIODS, Quota
 from gateway.runtime import enter_tenants
 from ledger import store as store_module
 from ledger import writer as writer_module
@@ -182,11 +182,14 @@ class World:
         columns = {balance.tenant_id: balance for balance in balances(self.reader)}
         for name in TENANTS:
             seen = self.book.tenant_state(name, self.now_us)
-            since_us = self.quota.period_start_us(self.now_us)
-            posted_pico = posted_pico_since(self.reader, name, since_us)
+            month_us, today_us = (
+                self.quota.period_us(period, self.now_us)[0] for period in BUDGET_PERIODS
+            )
+            posted_pico = posted_pico_since(self.reader, name, month_us)
+            today_pico = posted_pico_since(self.reader, name, today_us)
             pending_pico = columns[name].pending_pico if name in columns else 0
             assert 0 <= pending_pico == model[name] == seen.pending_pico
-            assert posted_pico == seen.spent_pico
+            assert (posted_pico, today_pico) == (seen.spent_pico, seen.spent_today_pico)
             available_pico = BUDGET_PICO - posted_pico - pending_pico
             assert seen.budget_pico - seen.spent_pico - seen.pending_pico == available_pico
             assert 0 <= seen.in_flight <= IN_FLIGHT_LIMIT
@@ -295,9 +298,9 @@ class World:
         enter_tenants(self.book, self.reader, self.now_us)
 
     def _set_back(self) -> None:
-        """The clock of the next process may be behind that of the last; not by a month's end."""
+        """The clock of the next process may be behind that of the last; not by a day's end."""
         earlier_us = self.now_us - self.chance.choice([0, 0, 5_000_000, DAY_US // 2])
-        self.now_us = max(earlier_us, self.quota.period_start_us(self.now_us))
+        self.now_us = max(earlier_us, self.quota.period_us("day", self.now_us)[0])
 
 
 def run(template: Path, folder: Path, *, seed: int, steps: int, whole_every: int = 1_000) -> World:
