@@ -6,10 +6,10 @@ and not the usage behind it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, TypeAlias
 
-from ledger.rate_lookup import Place, Unpriced, place_of, price
+from ledger.rate_lookup import LABEL_MARK, Place, Unpriced, place_of, price
 from ledger.rates import RateTable, Usage, batch_priced
 from ledger.receipt_cost import read_meters
 
@@ -69,12 +69,6 @@ class Trial:
     groups: tuple[tuple[tuple[str, ...], Sums], ...]
 
 
-@dataclass(slots=True)
-class _Adding:
-    groups: dict[tuple[str, ...], Sums] = field(default_factory=dict)
-    whole: Sums = field(default_factory=Sums)
-
-
 _VALUE: Mapping[Group, Callable[[Served], str]] = {
     "tenant": lambda served: served.tenant_id,
     "model": lambda served: served.logical_model,
@@ -95,30 +89,34 @@ def tried(
     first day from then on, at its own time of day. `places`: route_id -> (provider kind,
     region), for rates that are for one. Groups beyond GROUPS_LIMIT are added up as `others`.
     """
-    adding = _Adding()
+    groups: dict[tuple[str, ...], Sums] = {}
     values = [_VALUE[name] for name in by]
     for served in receipts:
         key = tuple([value(served) for value in values])
-        group = adding.groups.get(key)
-        if group is None:
-            if len(adding.groups) >= GROUPS_LIMIT:
+        sums = groups.get(key)
+        if sums is None:
+            if len(groups) >= GROUPS_LIMIT:
                 key = (OTHERS,) * len(by)
-            group = adding.groups.setdefault(key, Sums())
-        now_pico = served.cost_total_pico - served.cost_retry_and_hedge_pico
+            sums = groups.setdefault(key, Sums())
+        sums.requests += 1
+        sums.now_pico += served.cost_total_pico - served.cost_retry_and_hedge_pico
+        sums.retry_and_hedge_pico += served.cost_retry_and_hedge_pico
+        sums.unpriced_now += served.rate_key is None
         then_pico = _cost(table, served, places or {})
-        for sums in (group, adding.whole):
-            sums.requests += 1
-            sums.now_pico += now_pico
-            sums.retry_and_hedge_pico += served.cost_retry_and_hedge_pico
-            sums.unpriced_now += served.rate_key is None
-            if then_pico is None:
-                sums.unpriced_then += 1
-            else:
-                sums.then_pico += then_pico
-    ordered = sorted(
-        adding.groups.items(), key=lambda pair: (-abs(pair[1].difference_pico), pair[0])
-    )
-    return Trial(version=table.version, by=by, whole=adding.whole, groups=tuple(ordered))
+        if then_pico is None:
+            sums.unpriced_then += 1
+        else:
+            sums.then_pico += then_pico
+    ordered = sorted(groups.items(), key=lambda pair: (-abs(pair[1].difference_pico), pair[0]))
+    return Trial(version=table.version, by=by, whole=_added(groups.values()), groups=tuple(ordered))
+
+
+def _added(groups: Iterable[Sums]) -> Sums:
+    whole = Sums()
+    for sums in groups:
+        for each in fields(Sums):
+            setattr(whole, each.name, getattr(whole, each.name) + getattr(sums, each.name))
+    return whole
 
 
 def as_if_in_effect(at_us: int, effective_from_us: int) -> int:
@@ -151,6 +149,8 @@ def _cost(table: RateTable, served: Served, places: _Places) -> int | None:
 
 def _place(served: Served, places: _Places) -> Place:
     """Where the request ran: where its route is, else as the rate says that priced it."""
-    provider, region, tier = place_of(served.rate_key)[1] if served.rate_key else ("", "", "")
+    provider, region, tier = "", "", ""
+    if served.rate_key is not None and LABEL_MARK in served.rate_key:
+        provider, region, tier = place_of(served.rate_key)[1]
     provider, region = places.get(served.route_id or "", (provider, region))
     return provider, region, tier
