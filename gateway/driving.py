@@ -18,6 +18,7 @@ from gateway.desk import UNKNOWN_BOUND_US, Desk
 from gateway.next_steps import Asker
 from gateway.phases import measured
 from gateway.policy.attempting import Asked
+from gateway.policy.hedging import Loser, gate
 from gateway.providers.base import Provider
 from gateway.providers.outcomes import Completed, Outcome, Rejected, Unknown, error_code
 from gateway.route_health import RouteHealth
@@ -268,7 +269,28 @@ class Driver:
             leg.filed = True
             self._release(run, leg)
         metrics.request_ended(receipt)
+        self._judge_losers(run)
         return filed_as(receipt, appended)
+
+    def _judge_losers(self, run: Run) -> None:
+        """Hold a hedged request's losers to the gate: cancelled, acknowledged, nothing held."""
+        if not any(leg.kind == "hedge" for leg in run.legs):
+            return
+        losers = tuple(
+            Loser(
+                attempt_id=leg.attempt_id,
+                cancel_sent=leg.cancel_reason is not None,
+                acknowledged=leg.state != "unknown",
+                slots_held=int(leg.state == "unknown"),
+                cost_pico=leg.open_pico,
+            )
+            for leg in run.legs
+            if leg is not run.winner
+        )
+        problems = gate(losers)
+        metrics.hedge_ended(passed=not problems)
+        for line in problems:
+            log.warning("a hedge's loser fails its gate: %s", line)
 
     async def _file_ended(self, run: Run) -> None:
         """File the ends of attempts that have ended before the request does."""

@@ -87,6 +87,12 @@ _steps = Counter(
     ["asked", "action"],
     registry=REGISTRY,
 )
+_hedges = Counter(
+    "weighbridge_hedges",
+    "Hedged requests, by whether every loser was cancelled, said so and holds nothing.",
+    ["gate"],
+    registry=REGISTRY,
+)
 _breaker_changes = Counter(
     "weighbridge_breaker_changes",
     "Changes of a route's circuit breaker, by the state that it went to.",
@@ -196,6 +202,11 @@ def attempt_ended(kind: str, route_id: str, status: str) -> None:
 def step_taken(asked: str, action: str) -> None:
     """Count an answer to what follows an attempt."""
     _child(_steps, asked, action).inc()
+
+
+def hedge_ended(*, passed: bool) -> None:
+    """Count a hedged request by whether its losers passed their gate (HDG-1)."""
+    _child(_hedges, "passed" if passed else "failed").inc()
 
 
 def breaker_changed(route_id: str, state: str) -> None:

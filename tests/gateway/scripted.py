@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,9 @@ class ScriptedProvider:
 
     def snapshot(self, route: Route) -> CapacitySnapshot | None:
         return None
+
+    def reconfigure(self, routes: Iterable[Route]) -> Sequence[asyncio.Task[None]]:
+        return ()
 
     async def close(self) -> None: ...
 

@@ -76,7 +76,7 @@ def test_a_first_token_of_the_first_attempt_cancels_the_hedge(fleet):
 
 
 def test_an_uncancelled_hedge_ends_unknown_with_its_money_held_and_fails_the_gate(
-    fleet, monkeypatch
+    fleet, monkeypatch, caplog
 ):
     """The source's extended experiment: a hedge whose copy is not cancelled fails cost and slots.
 
@@ -97,6 +97,7 @@ def test_an_uncancelled_hedge_ends_unknown_with_its_money_held_and_fails_the_gat
         slots_held=end.held[0],
         cost_pico=reserved.cost_pico,
     )
+    assert "still holds 1 slot" in caplog.text  # the journey says the same
     assert [line.partition(": ")[2] for line in gate((loser,))] == [
         f"its cost of {reserved.cost_pico} pico is still open",
         "it still holds 1 slot",

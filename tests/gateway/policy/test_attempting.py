@@ -2,6 +2,7 @@
 
 from hashlib import sha256
 from random import Random
+from typing import Any
 
 import msgspec
 from hypothesis import given
@@ -59,7 +60,7 @@ def seen(ordinal=0, state="not_run", reason="PROVIDER_OVERLOADED", **more):
 
 
 def story(*attempts, **changed):
-    fields = {
+    fields: dict[str, Any] = {
         "asked": "ended", "attempts": attempts or (seen(),), "deadline_left_us": 30_000_000,
         "committed_pico": 0, "requests_in_minute": 100,
     }  # fmt: skip

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.policy.breaking import Breaker, at, ended, let_through, lets_through, sent
-from gateway.policy.retrying import verdict_of
+from gateway.policy.retrying import AttemptState, verdict_of
 from gateway.policy.values import BreakerRule
 
 RULE = BreakerRule(failures=3, failed_permille=500, window_us=1_000, open_us=100)
@@ -28,7 +28,7 @@ def test_it_opens_at_so_many_bad_ends_that_are_such_a_share_of_the_window():
 
 def test_clients_errors_full_queues_and_cancels_are_neutral():
     assert after(*["neutral"] * 50) == Breaker()
-    for state, reason in (
+    told: tuple[tuple[AttemptState, str], ...] = (
         ("not_run", "PROVIDER_REFUSED"),
         ("not_run", "PROVIDER_RATE_LIMITED"),
         ("not_run", "PROVIDER_OVERLOADED"),
@@ -36,7 +36,8 @@ def test_clients_errors_full_queues_and_cancels_are_neutral():
         ("cancelled", "CLIENT_GONE"),
         ("unknown", "CANCEL_NOT_ACKNOWLEDGED"),
         ("unknown", "SHUTDOWN"),
-    ):
+    )
+    for state, reason in told:
         assert verdict_of(state, reason) == "neutral", reason
     assert verdict_of("not_run", "PROVIDER_UNREACHABLE") == "bad"
     assert verdict_of("unknown", "PROVIDER_CONNECTION_LOST") == "bad"
