@@ -8,7 +8,7 @@ RUN := $(BIN)/python manage.py
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo serve test lint types contracts migrations unit \
-	bench-gateway bench-ledger bench-simulator bench-pages simulator-long screenshots lock clean
+	bench-gateway bench-ledger bench-simulator bench-slo diagnosis-long bench-pages simulator-long screenshots lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -62,6 +62,10 @@ bench-ledger: .venv/dev  ## rows and whole requests per second, bytes, verificat
 	$(BIN)/python -m benchmarks.ledger
 bench-simulator: .venv/dev  ## simulated requests per second, beside the Dynamo mocker
 	$(BIN)/python -m benchmarks.simulator
+bench-slo: .venv/dev  ## all objectives over a million receipts, and what a pass costs the data plane
+	$(BIN)/python -m benchmarks.slo
+diagnosis-long: .venv/dev  ## nine scenarios over twenty seeds: the confusion matrix of the diagnosis
+	SCENARIO_SEEDS=20 WEIGHBRIDGE_VAR=$$(mktemp -d) $(BIN)/pytest -s -k twenty tests/gateway/demo/test_scenarios.py
 bench-pages: .venv/dev  ## each page's queries over a million receipts
 	$(BIN)/python -m benchmarks.pages
 simulator-long: .venv/dev  ## the engine against the oracle on 20,000 workloads

@@ -36,7 +36,7 @@ class Command(BaseCommand):
         for chosen in SCENARIOS if name == "all" else [name]:
             with tempfile.TemporaryDirectory() as folder:
                 path = keep or Path(folder) / "ledger.sqlite3"
-                _migrated(path)
+                migrated(path)
                 result = run(path, SCENARIOS[chosen], options["seed"])
             self._tell(result)
             wrong += not result.right
@@ -64,7 +64,7 @@ def _lines(finding: Finding) -> list[str]:
     ]
 
 
-def _migrated(path: Path) -> None:
+def migrated(path: Path) -> None:
     """Make an empty ledger at `path`; the settings' own is neither opened nor changed."""
     connection = connections["ledger"]
     usual = connection.settings_dict["NAME"]

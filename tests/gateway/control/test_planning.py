@@ -3,11 +3,13 @@
 import msgspec
 import pytest
 
+from gateway.control.planning import plan_pass
 from gateway.operations.base import Done, Refused
 from gateway.operations.control import ApproveAction, DeclineAction, OverrideSlo, UndoAction
 from gateway.policy.values import RoutePolicy
 from gateway.quota import Quota
 from ledger.queries import configuration, objectives
+from ledger.queries.diagnosis import diagnosis
 from ledger.records import SloEvaluation, Tenant
 from tests.gateway.control.ledger_of import (
     MINUTE_US,
@@ -22,6 +24,7 @@ from tests.gateway.control.ledger_of import (
     pour,
     rows,
 )
+from tests.ledger.seeded import Plans
 
 SHED = {
     "status": "rejected",
@@ -180,3 +183,25 @@ def test_by_setting_nothing_acts_by_itself(fleet, settings, mode):
     evaluate(fleet, closed(NOW_US))
     assert {one.phase for one in actions(fleet)} == ({"proposed"} if mode == "approve" else set())
     assert len(policies(fleet)) == 1
+
+
+def test_no_query_of_a_pass_scans_a_large_table(fleet):
+    pour(fleet, experiment_one(NOW_US - STEP_US, times=10))
+    connection = fleet.reader()
+    with Plans(connection) as plans:
+        plan_pass(connection, closed(NOW_US))
+        diagnosis(connection, NOW_US - STEP_US, NOW_US)
+    large = ("receipt", "found", "c", "a", "control_action", "slo_evaluation", "rollup_sli")
+    found = {one for one in plans.scans_of_large_tables() if one.split()[1] in large}
+    connection.close()
+    # The episodes of objectives, by an index that holds no other action.
+    assert found <= {"SCAN a USING INDEX control_action_episode"}
+
+
+def test_a_pass_reads_and_never_writes(fleet):
+    pour(fleet, experiment_one(NOW_US - STEP_US, times=10))
+    connection = fleet.reader()
+    first = plan_pass(connection, closed(NOW_US))
+    assert plan_pass(connection, closed(NOW_US)) == first
+    connection.close()
+    assert rows(fleet, SloEvaluation) == []

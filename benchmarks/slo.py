@@ -1,0 +1,178 @@
+"""How long a pass of the evaluator takes over a million receipts of an hour, and what it costs the
+data plane: `python -m benchmarks.slo`.
+
+Times the pass that evaluates every objective at one closed window, and the one that makes up for
+the whole hour. Then decides and commits requests at a steady rate, with and without passes running
+beside it in a thread as in the server, and compares the p99. Exits 1 over either limit.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+django.setup()
+
+import msgspec  # noqa: E402 - Django first
+
+from gateway import configuration as configured  # noqa: E402
+from gateway.book import Book  # noqa: E402
+from gateway.control.planning import plan_pass  # noqa: E402
+from gateway.demo.fleet import TENANTS, fleet_records  # noqa: E402
+from gateway.desk import Desk  # noqa: E402
+from gateway.management.commands.scenario import migrated  # noqa: E402
+from gateway.quota import Quota  # noqa: E402
+from ledger.reading import connect_read_only, reader  # noqa: E402
+from ledger.records import Receipt  # noqa: E402
+from ledger.rollups.projection import Rollups  # noqa: E402
+from ledger.slo_control import STEP_US  # noqa: E402
+from ledger.store import Store  # noqa: E402
+from tests.ledger.receipts import receipt  # noqa: E402
+from tests.policy_factories import request, snapshot  # noqa: E402
+
+HOUR_US = 12 * STEP_US
+END_US = 1_796_000_000_000_000 - 1_796_000_000_000_000 % HOUR_US
+CLOSES_US = 150_000_000  # the fleet's longest deadline and the grace
+COMMIT_ROWS = 1_024
+PASS_LIMIT_S = 2.0
+SLOWER_LIMIT = 0.10
+
+
+def receipts(count: int) -> Iterator[Receipt]:
+    """Receipts of the hour before END_US; so many bad ones that objectives burn and act."""
+    rng, base = random.Random(1), receipt(logical_model="assist")
+    for number in range(count):
+        status = rng.choices(("completed", "rejected", "failed"), (90, 7, 3))[0]
+        served = status != "rejected"
+        yield msgspec.structs.replace(
+            base,
+            request_id=f"req_{number:026}",
+            tenant_id=rng.choice(list(TENANTS)),
+            priority=rng.choices(("interactive", "normal", "batch"), (60, 25, 15))[0],
+            route_id=rng.choice(("fast-v2", "fast-us-v2")) if served else None,
+            status=status,
+            terminal_error_code=None if status == "completed" else "CAPACITY_SHED",
+            first_token_us=int(rng.lognormvariate(13.0, 0.7)) if served else None,
+            queue_us=int(rng.lognormvariate(12.0, 1.5)) if served else None,
+            accepted_at_us=END_US - HOUR_US + number * HOUR_US // count,
+        )
+
+
+def fill(path: Path, count: int) -> None:
+    migrated(path)
+    started = time.perf_counter()
+    with Store.open(path, projections=(Rollups(),)) as store:
+        store.append(fleet_records(END_US - HOUR_US)).result()
+        batch: list[Receipt] = []
+        for one in receipts(count):
+            batch.append(one)
+            if len(batch) == COMMIT_ROWS:
+                store.append(batch).result()
+                batch = []
+        store.append(batch).result()
+    print(f"filled with {count:,} receipts in {time.perf_counter() - started:.0f} s")
+
+
+def passes(path: Path) -> float:
+    """Seconds of the pass over one window; prints it, and that over the whole hour."""
+    connection = connect_read_only(path)
+    started = time.perf_counter()
+    hour = plan_pass(connection, END_US + CLOSES_US)
+    hour_s = time.perf_counter() - started
+    with Store.open(path, projections=(Rollups(),)) as store:
+        before = plan_pass(connection, END_US - STEP_US + CLOSES_US, mode="off")
+        store.append(before.records).result()
+    started = time.perf_counter()
+    one = plan_pass(connection, END_US + CLOSES_US)
+    one_s = time.perf_counter() - started
+    connection.close()
+    print(f"one window, {one.windows} objectives, {one.actions} actions: {one_s * 1e3:.0f} ms")
+    print(f"the whole hour, {hour.windows} windows of objectives: {hour_s * 1e3:.0f} ms")
+    return one_s
+
+
+async def decided(desk: Desk, store: Store, count: int, first: int) -> list[float]:
+    """Milliseconds of each request from its arrival to its durable decision, every 5 ms one."""
+    took = []
+    for number in range(first, first + count):
+        started = time.perf_counter()
+        asked = request(
+            request_id=f"bench_{number}", tenant_id="support-desk", logical_model="assist"
+        )
+        weighed = desk.weigh(asked, END_US + number)
+        await store.commit(weighed.records)
+        if weighed.hold is not None:
+            desk.book.settle(weighed.hold, 0, at_us=END_US + number)
+        took.append((time.perf_counter() - started) * 1e3)
+        await asyncio.sleep(0.005)
+    return took
+
+
+def beside(path: Path, count: int) -> tuple[float, float]:
+    """(p99 in ms without passes, with passes one after the other), in alternating turns."""
+    connection = connect_read_only(path)
+    book = Book()
+    desk = Desk(configured.load(connection), book)
+    book.set_quota("support-desk", Quota(in_flight_limit=1_000), now_us=END_US, spent_pico=0)
+    book.open_routes(desk.configuration.routes)
+    for route_id in desk.configuration.routes:
+        book.observe(snapshot(route_id, observed_at_us=END_US))
+    found: dict[bool, list[float]] = {False: [], True: []}
+    with Store.open(path, projections=(Rollups(),)) as store:
+        for turn in range(8):
+            running = threading.Event()
+            busy = bool(turn % 2)
+            if busy:
+                running.set()
+            thread = threading.Thread(target=_pass_again, args=(path, running))
+            thread.start()
+            first = turn * count
+            found[busy] += asyncio.run(decided(desk, store, count, first))
+            running.clear()
+            thread.join()
+    connection.close()
+    return tuple(statistics.quantiles(found[busy], n=100)[98] for busy in (False, True))  # type: ignore[return-value]  # two of them
+
+
+def _pass_again(path: Path, running: threading.Event) -> None:
+    """One pass each second: twenty times as often as the server does when nothing is due."""
+    while running.is_set():
+        plan_pass(reader(path), END_US + CLOSES_US)
+        time.sleep(1.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--receipts", type=int, default=1_000_000)
+    parser.add_argument("--requests", type=int, default=1_000, help="in each of eight turns")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger.sqlite3"
+        fill(path, options.receipts)
+        took_s = passes(path)
+        alone, with_passes = beside(path, options.requests)
+    print(f"decide and commit, p99: {alone:.2f} ms alone, {with_passes:.2f} ms beside passes")
+    failed = []
+    if took_s > PASS_LIMIT_S:
+        failed.append(f"a pass took {took_s:.2f} s; the limit is {PASS_LIMIT_S} s")
+    if with_passes > alone * (1 + SLOWER_LIMIT):
+        failed.append(
+            f"the p99 is {with_passes / alone - 1:.0%} slower; {SLOWER_LIMIT:.0%} is the limit"
+        )
+    for line in failed:
+        print(line)
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""SLO-1: each indicator, exact, in each slice."""
+
+import pytest
+
+from ledger.queries import slis
+from ledger.queries.slis import SLICES, TooMany, indicators
+from tests.ledger.receipts import T0_US, receipt
+from tests.ledger.seeded import SPAN_US, Plans, fill, seeded_receipts
+
+EVERYTHING = (T0_US, T0_US + 2 * SPAN_US)
+
+
+@pytest.fixture
+def connection(ledger_path, reader):
+    fill(ledger_path, seeded_receipts())
+    return reader
+
+
+@pytest.mark.parametrize("by", SLICES)
+def test_every_slice_has_each_receipt_once(connection, by):
+    found = indicators(connection, *EVERYTHING, by)
+    assert sum(one.received for one in found) == len(seeded_receipts())
+    total = sum(one.cost_total_pico for one in seeded_receipts())
+    assert sum(one.cost_pico for one in found) == total
+    for one in found:
+        assert one.received == one.accepted + sum(one.rejected.values())
+        assert one.valid <= one.judged <= one.accepted
+
+
+def test_quantiles_are_nearest_rank_of_the_slice(ledger_path, reader):
+    """SLO-7: p99 of 1..100 is 99, and the batch's times are none of the interactive's."""
+    made = [
+        receipt(request_id=f"i{ms}", first_token_us=ms * 1_000, accepted_at_us=T0_US + ms)
+        for ms in range(1, 101)
+    ]
+    made += [
+        receipt(request_id=f"b{ms}", priority="batch", first_token_us=9_000_000,
+                accepted_at_us=T0_US + ms)
+        for ms in range(1, 11)
+    ]  # fmt: skip
+    fill(ledger_path, made)
+    interactive, batch = indicators(reader, *EVERYTHING, "priority")
+    assert interactive.ttft_us == {50: 50_000, 95: 95_000, 99: 99_000}
+    assert batch.ttft_us[99] == 9_000_000
+
+
+def test_policy_rejections_are_no_capacity_failures(ledger_path, reader):
+    codes = ["CAPACITY_SHED", "POLICY_DENIED", "TENANT_RATE_LIMIT", "CAPACITY_SHED"]
+    fill(
+        ledger_path,
+        [
+            receipt(request_id=f"r{n}", status="rejected", terminal_error_code=code)
+            for n, code in enumerate(codes)
+        ],
+    )
+    (one,) = indicators(reader, *EVERYTHING, "tenant")
+    assert one.rejected == {"CAPACITY_SHED": 2, "POLICY_DENIED": 1, "TENANT_RATE_LIMIT": 1}
+    assert one.rejected_for_capacity == 2
+    assert (one.ttft_us, one.itl_p95_us, one.cost_per_valid_pico) == ({}, None, None)
+
+
+def test_cost_by_valid_result_counts_what_was_spent_in_vain(ledger_path, reader):
+    """The course's tenth acceptance line: not the price of a token, the cost of a valid answer."""
+    fill(
+        ledger_path,
+        [receipt(request_id="good"), receipt(request_id="broken", schema_valid=0)],
+    )
+    (one,) = indicators(reader, *EVERYTHING, "tenant")
+    assert (one.valid, one.cost_pico) == (1, 7_200_000_000)
+    assert one.cost_per_valid_pico == 7_200_000_000
+
+
+def test_slices_by_tokens_and_degradation_are_told_apart(ledger_path, reader):
+    """The course's third acceptance line: model version, request class, token length."""
+    fill(
+        ledger_path,
+        [
+            receipt(request_id="short", input_tokens=100),
+            receipt(request_id="long", input_tokens=20_000, degraded_from="elsewhere"),
+        ],
+    )
+    names = {one.name for one in indicators(reader, *EVERYTHING, "input_tokens")}
+    assert names == {"under 256", "16384 and more"}
+    degraded, normal = sorted(indicators(reader, *EVERYTHING, "degraded"), key=lambda one: one.name)
+    assert (degraded.degraded, degraded.valid, normal.valid) == (1, 0, 1)
+
+
+def test_a_window_too_large_to_be_read_is_refused(connection, monkeypatch):
+    monkeypatch.setattr(slis, "ROWS_LIMIT", 10)
+    with pytest.raises(TooMany):
+        indicators(connection, *EVERYTHING, "tenant")
+
+
+def test_the_query_scans_no_table(connection):
+    with Plans(connection) as plans:
+        indicators(connection, *EVERYTHING, "route")
+    assert plans.scans_of_large_tables() == []
