@@ -27,11 +27,14 @@ RECEIPT_REVISIONS = (
     "HAVING min(revision) != 0 OR max(revision) != count(*) - 1 "
     "OR count(DISTINCT revision) != count(*) ORDER BY 1"
 )
+# A retry or a hedge that was unknown beside an answer is resolved too: by an attempt's new end.
 RESOLVES_NO_UNKNOWN = (
     "SELECT r.seq, r.request_id FROM receipt AS r LEFT JOIN receipt AS p "
     "ON p.request_id = r.request_id AND p.revision = r.revision - 1 "
     "WHERE r.seq <= :size AND r.revision > 0 AND (p.entry_hash IS NOT r.resolves_hash "
-    "OR p.status IS NOT 'unknown') ORDER BY r.seq"
+    "OR (p.status IS NOT 'unknown' AND (p.status IS NOT r.status OR NOT EXISTS "
+    "(SELECT 1 FROM attempt_event AS e WHERE e.request_id = r.request_id AND e.event = 'ended' "
+    "AND e.seq > p.seq AND e.seq < r.seq)))) ORDER BY r.seq"
 )
 WITHOUT_RECEIPT = (
     "SELECT seq, request_id FROM route_decision AS d WHERE seq <= :size AND NOT EXISTS "
