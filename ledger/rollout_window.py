@@ -36,6 +36,7 @@ class ArmRow(NamedTuple):
     input_tokens: int
     output_tokens: int
     cost_total_pico: int
+    taken_over: int | None = None  # as the last outcome report says that says anything
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +187,16 @@ def _was_degraded(row: ArmRow) -> bool | None:
     return None if row.status != "completed" else row.degraded_from is not None
 
 
+def _was_taken_over(row: ArmRow) -> bool | None:
+    return None if row.taken_over is None else row.taken_over == 1
+
+
 _RATIO: Mapping[str, Callable[[ArmRow], bool | None]] = {
     "valid_completion": _completed_validly,
     "schema_failures": _broke_its_schema,
     "user_cancels": _was_cancelled_by_user,
     "degraded": _was_degraded,
+    "taken_over": _was_taken_over,
 }
 
 

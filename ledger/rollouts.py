@@ -22,6 +22,7 @@ Metric = Literal[
     "schema_failures",
     "user_cancels",
     "degraded",
+    "taken_over",
     "cost_per_valid",
     "input_tokens",
     "output_tokens",
@@ -29,7 +30,7 @@ Metric = Literal[
 METRICS: tuple[Metric, ...] = get_args(Metric)
 TAILS: frozenset[str] = frozenset({"ttft_p99", "itl_p99", "e2e_p99"})
 RATIOS: frozenset[str] = frozenset(
-    {"valid_completion", "schema_failures", "user_cancels", "degraded"}
+    {"valid_completion", "schema_failures", "user_cancels", "degraded", "taken_over"}
 )
 State = Literal["running", "held", "promoted", "rolled_back", "ended"]
 Decision = Literal["continue", "raise", "promote", "hold", "resume", "roll_back", "end"]

@@ -27,6 +27,7 @@ from ledger.slo_burn import SloStatus, WindowBurn
 from ledger.slo_control import STEP_US, Circumstances, Memory, Mode, Phase, Step, after_window
 
 WINDOWS_PER_PASS = 96
+CORRECTED_WINDOWS = 288  # of each objective: a day
 FIRST_LOOK_BACK_US = DAY_US
 """How far before its first evaluation an objective's windows begin: its rules look no further."""
 
@@ -217,7 +218,7 @@ def _burn(window: WindowBurn) -> str:
     return "no data" if window.burn is None else f"{float(window.burn):.2f}"
 
 
-def _row(definition: SloDefinition, status: SloStatus, step: Step, now_us: int) -> SloEvaluation:
+def _rules_json(status: SloStatus) -> str:
     rules = [
         {
             "rule": one.rule.name,
@@ -228,6 +229,10 @@ def _row(definition: SloDefinition, status: SloStatus, step: Step, now_us: int) 
         }
         for one in status.rules
     ]
+    return msgspec.json.encode(rules).decode()
+
+
+def _row(definition: SloDefinition, status: SloStatus, step: Step, now_us: int) -> SloEvaluation:
     return SloEvaluation(
         slo_id=definition.slo_id,
         end_us=status.at_us,
@@ -237,11 +242,44 @@ def _row(definition: SloDefinition, status: SloStatus, step: Step, now_us: int) 
         state=step.state,
         good=status.period.tally.good,
         valid=status.period.tally.valid,
-        rules_json=msgspec.json.encode(rules).decode(),
+        rules_json=_rules_json(status),
         calm_windows=step.calm_windows,
         evaluated_at_us=now_us,
         episode=step.episode,
     )
+
+
+def corrections(
+    connection: sqlite3.Connection, definitions: Sequence[SloDefinition], *, now_us: int
+) -> list[SloEvaluation]:
+    """The next revision of each evaluated window whose counts are others now; it acts on nothing.
+
+    An unknown that is resolved, or a request that outlived every declared deadline, is counted in
+    its own window later. Looks at the newest CORRECTED_WINDOWS of each objective.
+    """
+    found = []
+    for definition in definitions:
+        newest: dict[int, SloEvaluation] = {}
+        for one in stored.evaluations(connection, definition.slo_id, limit=CORRECTED_WINDOWS):
+            newest.setdefault(one.end_us, one)
+        for end_us, one in sorted(newest.items()):
+            if one.slo_revision != definition.revision:
+                continue  # another objective's counts
+            status = slo_status(connection, definition, end_us)
+            rules_json = _rules_json(status)
+            if rules_json != one.rules_json:
+                found.append(
+                    msgspec.structs.replace(
+                        one,
+                        revision=one.revision + 1,
+                        state=status.state,
+                        good=status.period.tally.good,
+                        valid=status.period.tally.valid,
+                        rules_json=rules_json,
+                        evaluated_at_us=now_us,
+                    )
+                )
+    return found
 
 
 def action_row(

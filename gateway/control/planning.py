@@ -19,10 +19,13 @@ from gateway.policy.values import RoutePolicy
 from gateway.quota import Quota
 from ledger.queries import configuration
 from ledger.queries import objectives as stored
+from ledger.queries.diagnosis import diagnosis
 from ledger.records import ControlAction, Record, RoutePolicyRecord
 from ledger.slo_control import GRACE_US, Mode, closed_until_us
 
 LEAST_DEADLINE_US = 30_000_000
+DIAGNOSED_US = 1_800_000_000
+TOLD_WITH_DIAGNOSIS = ("open_incident", "advise_scaling")
 BURNING = ("FREEZE", "SHED", "ROLLBACK")
 
 
@@ -121,6 +124,8 @@ def changes(
     for one in entered:
         tenants, told = quota_rows(connection, one)
         rows += tenants
+        if one.phase == "applied" and one.kind in TOLD_WITH_DIAGNOSIS:
+            told = {**told, "diagnosis": _diagnosed(connection, now_us)}
         rows.append(action_row(one, before, after, told))
     for step in steps:
         rows.append(msgspec.structs.replace(step.row, policy_revision=after))
@@ -174,6 +179,12 @@ def _actions_after(before: list[InForce], entered: Sequence[Entered]) -> list[In
         else:
             actions = [each for each in actions if each.episode != one.episode]
     return actions
+
+
+def _diagnosed(connection: sqlite3.Connection, now_us: int) -> list[str]:
+    """What is wrong in the last half hour, for whoever is told of it; the likeliest first."""
+    _, _, findings = diagnosis(connection, now_us - DIAGNOSED_US, now_us)
+    return [f"{one.row}: {one.symptom}" for one in findings]
 
 
 def _rollout_action(step: Step, before: str, after: str) -> ControlAction:

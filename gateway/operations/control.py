@@ -7,7 +7,7 @@ import msgspec
 from django.conf import settings
 
 from gateway.auth_roles import Role
-from gateway.control import planning, publication
+from gateway.control import objectives, planning, publication
 from gateway.control.objectives import Entered
 from gateway.operations.base import Operation, Plan, Refused, Seen
 from ledger import openslo
@@ -53,6 +53,25 @@ class EvaluateSlos(Operation, frozen=True, kw_only=True):
                 "actions": found.actions,
                 "rollout_steps": found.rollout_steps,
             },
+        )
+
+
+class CorrectSlos(Operation, frozen=True, kw_only=True):
+    """Record what the last day's windows count now, where it is another number; acts on nothing."""
+
+    NAME: ClassVar[str] = "correct_slos"
+    ROLE: ClassVar[Role] = "operator"
+
+    def plan(self, seen: Seen) -> Plan | Refused:
+        definitions = stored.objectives(seen.connection)
+        rows = objectives.corrections(seen.connection, definitions, now_us=seen.now_us)
+        if not rows:
+            return Refused(code="NO_CHANGE", message="Every window counts what it counted.")
+        return Plan(
+            records=tuple(rows),
+            summary=f"Corrected {len(rows)} windows.",
+            subject="objectives",
+            after={"corrected": len(rows)},
         )
 
 

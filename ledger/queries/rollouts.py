@@ -10,8 +10,13 @@ from ledger.rows import record_of, select
 ROWS_LIMIT = 400_000  # receipts of a window that are read one by one
 ROLLOUTS_LIMIT = 200
 
+_TAKEN_OVER = (  # of the request, whoever served it: a person's word comes later than the receipt
+    "(SELECT o.taken_over FROM outcome_report AS o WHERE o.request_id = found.request_id "
+    "AND o.taken_over IS NOT NULL ORDER BY o.seq DESC LIMIT 1)"
+)
 _ARMS = (
-    f"SELECT {', '.join(ArmRow._fields)} FROM receipt AS found INDEXED BY receipt_model "  # noqa: S608 - own names
+    f"SELECT {', '.join(ArmRow._fields[:-1])}, {_TAKEN_OVER} "  # noqa: S608 - own names
+    "FROM receipt AS found INDEXED BY receipt_model "
     "WHERE logical_model = ? AND accepted_at_us >= ? AND accepted_at_us < ? AND release_id = ? "
     "AND arm IN ('baseline', 'canary') AND NOT EXISTS (SELECT 1 FROM receipt AS later "
     "WHERE later.request_id = found.request_id AND later.revision > found.revision) LIMIT ?"

@@ -5,7 +5,13 @@ import pytest
 
 from gateway.control.planning import plan_pass
 from gateway.operations.base import Done, Refused
-from gateway.operations.control import ApproveAction, DeclineAction, OverrideSlo, UndoAction
+from gateway.operations.control import (
+    ApproveAction,
+    CorrectSlos,
+    DeclineAction,
+    OverrideSlo,
+    UndoAction,
+)
 from gateway.policy.values import RoutePolicy
 from gateway.quota import Quota
 from ledger.queries import configuration, objectives
@@ -205,3 +211,35 @@ def test_a_pass_reads_and_never_writes(fleet):
     assert plan_pass(connection, closed(NOW_US)) == first
     connection.close()
     assert rows(fleet, SloEvaluation) == []
+
+
+def test_a_window_that_counts_otherwise_later_is_corrected_by_a_record_that_acts_on_nothing(fleet):
+    """SLO-3: an unknown that turns out to have completed was bad and is good."""
+    lost = experiment_one(NOW_US - STEP_US, slow=0, status="unknown")
+    pour(fleet, lost)
+    evaluate(fleet, closed(NOW_US))
+    before = rows(fleet, SloEvaluation, "slo_id = 'valid-completion'")[-1]
+    assert (before.good, before.valid, before.revision) == (0, 100, 0)
+    known = actions(fleet)
+    pour(
+        fleet,
+        [msgspec.structs.replace(one, revision=1, status="completed") for one in lost],
+    )
+    at_us = closed(NOW_US) + 1
+    assert isinstance(perform(fleet, CorrectSlos(reason="unknowns resolved"), at_us), Done)
+    after = rows(fleet, SloEvaluation, "slo_id = 'valid-completion'")[-1]
+    assert (after.end_us, after.good, after.valid, after.revision) == (before.end_us, 100, 100, 1)
+    assert actions(fleet) == known
+    again = perform(fleet, CorrectSlos(reason="again"), at_us + 1)
+    assert isinstance(again, Refused)
+    assert again.code == "NO_CHANGE"
+
+
+def test_an_incident_tells_what_is_diagnosed(fleet):
+    """SLO-4: a rising degraded share is an incident of the main path."""
+    start_us = NOW_US - STEP_US
+    pour(fleet, experiment_one(start_us, times=3, slow=0, degraded_from="fast-v2"))
+    evaluate(fleet, closed(NOW_US))
+    (opened,) = [one for one in actions(fleet) if one.action == "slo.open_incident"]
+    assert opened.episode == f"main-path/{NOW_US}"
+    assert "diagnosis" in msgspec.json.decode(opened.after_json)
