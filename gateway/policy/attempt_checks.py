@@ -38,7 +38,10 @@ def attempts(policy: RoutePolicy) -> Iterator[Problem]:
         if value < least or (most is not None and value > most):
             to = "or more" if most is None else f"to {most}"
             yield Problem(
-                where=f"attempts {name}", what=f"it is {value}", action=f"Set it to {least} {to}"
+                code="OUT_OF_RANGE",
+                where=f"attempts {name}",
+                what=f"it is {value}",
+                action=f"Set it to {least} {to}",
             )
     if hedge is not None:
         yield from _hedges(policy)
@@ -47,12 +50,14 @@ def attempts(policy: RoutePolicy) -> Iterator[Problem]:
 def _hedges(policy: RoutePolicy) -> Iterator[Problem]:
     if policy.attempts.limit < 2:
         yield Problem(
+            code="HEDGE_NEVER_STARTS",
             where="attempts hedge",
             what="with a limit of one attempt no second one ever starts",
             action="Raise attempts limit to 2, or drop the hedge",
         )
     if policy.models and all(len(set(model.primary_routes)) < 2 for model in policy.models):
         yield Problem(
+            code="HEDGE_WITHOUT_SECOND_ROUTE",
             where="attempts hedge",
             what="no model has a second primary route for it",
             action="Give a model another primary route, or drop the hedge",

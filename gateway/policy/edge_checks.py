@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from gateway.policy.fallback import evidence_gap
 from gateway.policy.problems import Problem
-from gateway.policy.values import FallbackEdge, RoutePolicy
+from gateway.policy.values import Evaluation, FallbackEdge, RoutePolicy
 
 QUALITY_MOST_MILLI: Final = 1000
 
@@ -18,10 +19,14 @@ def edges(policy: RoutePolicy) -> Iterator[Problem]:
         here, there = by_id.get(edge.from_route), by_id.get(edge.to_route)
         if not edge.allowed_reasons:
             yield Problem(
-                where=where, what="it allows no reason", action="Name one, or drop the edge"
+                code="EDGE_WITHOUT_REASON",
+                where=where,
+                what="it allows no reason",
+                action="Name one, or drop the edge",
             )
         if edge.quality_floor_milli > QUALITY_MOST_MILLI:
             yield Problem(
+                code="EDGE_FLOOR_UNREACHABLE",
                 where=where,
                 what=f"no evaluation scores {edge.quality_floor_milli} of {QUALITY_MOST_MILLI}",
                 action=f"Set quality_floor_milli to {QUALITY_MOST_MILLI} or less",
@@ -30,6 +35,7 @@ def edges(policy: RoutePolicy) -> Iterator[Problem]:
             continue
         if there.safety_policy_revision < here.safety_policy_revision:
             yield Problem(
+                code="EDGE_TO_OLDER_SAFETY_POLICY",
                 where=where,
                 what=f"the target's safety policy revision {there.safety_policy_revision} is older "
                 f"than {here.safety_policy_revision}",
@@ -37,12 +43,14 @@ def edges(policy: RoutePolicy) -> Iterator[Problem]:
             )
         if edge.from_route not in reachable:
             yield Problem(
+                code="EDGE_UNREACHABLE",
                 where=where,
                 what=f"{edge.from_route} is no primary route and no edge leads to it",
                 action="Make it reachable, or drop the edge",
             )
         elif _only_between_primaries(policy, edge):
             yield Problem(
+                code="EDGE_NEVER_USED",
                 where=where,
                 what=f"wherever {edge.from_route} is tried, {edge.to_route} is a primary route and "
                 "was judged already",
@@ -51,10 +59,43 @@ def edges(policy: RoutePolicy) -> Iterator[Problem]:
     circle = _circle(policy.edges)
     if circle:
         yield Problem(
+            code="EDGE_CIRCLE",
             where="edges",
             what=f"they go in a circle: {' -> '.join(circle)}",
             action="Drop one of them",
         )
+
+
+def unreached(policy: RoutePolicy) -> Iterator[Problem]:
+    """Routes that are no primary of any model and that no edge leads to."""
+    reachable = _reachable(policy)
+    for route in policy.routes:
+        if route.route_id not in reachable:
+            yield Problem(
+                code="ROUTE_UNREACHABLE",
+                where=f"route {route.route_id}",
+                what="no model names it as a primary route and no edge leads to it",
+                action="Name it in a model or an edge, or drop it",
+            )
+
+
+def unproven(policy: RoutePolicy, evaluations: tuple[Evaluation, ...]) -> Iterator[Problem]:
+    """Edges that are refused until their target's exact identity has passed their suite (FBK-1)."""
+    by_id = {route.route_id: route for route in policy.routes}
+    for edge in policy.edges:
+        target = by_id.get(edge.to_route)
+        if target is None:
+            continue
+        gap = evidence_gap(edge, target, evaluations)
+        if gap is not None:
+            lacks = "a score at its quality floor" if gap == "edge_quality_floor" else "a pass"
+            yield Problem(
+                code="EDGE_WITHOUT_EVIDENCE",
+                where=f"edge {edge.from_route} -> {edge.to_route}",
+                what=f"{edge.to_route}'s model identity lacks {lacks} in "
+                f"{edge.required_evaluation_suite}, so the edge is refused",
+                action="Record the evaluation; the edge is usable from then on",
+            )
 
 
 def _reachable(policy: RoutePolicy) -> set[str]:

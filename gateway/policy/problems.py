@@ -1,4 +1,4 @@
-"""One problem of a policy that keeps it from being published."""
+"""One problem of a policy: what keeps it from being published, or is worth a look before it is."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """`where` names the part of the policy, `what` the contradiction, `action` the way out."""
+    """`where` names the part of the policy, `what` the contradiction, `action` the way out.
 
+    `code` is stable: what a program or a filter may go by.
+    """
+
+    code: str
     where: str
     what: str
     action: str

@@ -113,14 +113,12 @@ class Table:
         key = tuple([-1 if each is None else each.over_tokens for each in buckets])
         found = self._by_bucket.get(key)
         if found is None:
-            found = (
-                [_or(b and b.prefill_us, d) for b, d in zip(buckets, self.bases_us, strict=True)],
-                [0 if b else d for b, d in zip(buckets, self.paces_us, strict=True)],
-                [
-                    _or(b and b.inter_token_us, d)
-                    for b, d in zip(buckets, self.inter_token_us, strict=True)
-                ],
-            )
+            declared = zip(buckets, self.bases_us, self.paces_us, self.inter_token_us, strict=True)
+            speeds = [
+                (base_us, pace_us, gap_us) if b is None else (b.prefill_us, 0, b.inter_token_us)
+                for b, base_us, pace_us, gap_us in declared
+            ]
+            found = ([s[0] for s in speeds], [s[1] for s in speeds], [s[2] for s in speeds])
             self._by_bucket[key] = found
         return found
 
@@ -137,10 +135,6 @@ def _bucket(route: Route, tokens: int) -> PredictionBucket | None:
         if each.over_tokens < tokens <= each.upto_tokens:
             return each
     return None
-
-
-def _or(learned_us: int | None, declared_us: int) -> int:
-    return declared_us if learned_us is None else learned_us
 
 
 class Prices:

@@ -179,6 +179,7 @@ def test_within_a_tenant_and_rank_first_in_is_first_out_and_ranks_go_first(items
 
 
 def test_ageing_brings_batch_to_its_turn_under_endless_interactive_arrivals():
+    """SCH-1: a class gains one rank per ageing interval, so batch is never starved."""
     queue = FairQueue(replace(ROOMY, ageing_ps=100, quantum_tokens=1))
     queue.offer(waiting(0, "slow", rank=2, at=0))
     numbers = count(1)
@@ -216,7 +217,7 @@ def test_a_queued_job_can_be_cancelled_before_it_reaches_a_replica():
 
 
 def test_one_tenants_flood_does_not_hold_up_another():
-    """Of two tenants, one sends forty jobs at once: the other's single job is next in turn."""
+    """SCH-1: weighted deficit round robin over tokens by tenant."""
     tenants = ["flood"] * 40 + ["other"]
     front = FrontQueue(policy=ROOMY, tenants=tenants, ranks=[0] * 41, max_outstanding=1)
     jobs = job_arrays([0] * 40 + [1], [100] * 41, [2] * 41)

@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.policy.admission import decide
-from gateway.policy.validation import problems
-from gateway.policy.values import CanaryArm, CanaryPlan, FallbackEdge, PriorityShare
+from gateway.policy.validation import problems, warnings
+from gateway.policy.values import CanaryArm, CanaryPlan, FallbackEdge, LearningRule, PriorityShare
 from tests.gateway.policy.corpus import Case, case
 from tests.policy_factories import (
     course_policy,
     edge,
+    evaluation,
     long_route,
     model,
     policy,
@@ -25,6 +26,7 @@ SOUND = policy(
     models=(model("fast-v2", max_output_tokens=1_024),),
     edges=(edge("fast-v2", "long-context-v4"),),
 )
+EVIDENCE = (evaluation("long-context-v4"),)
 
 
 def arms(*shares: int, routes=("fast-v2", "long-context-v4"), names=("canary", "baseline")):
@@ -179,3 +181,31 @@ def test_a_policy_without_problems_reaches_no_route_twice(each: Case):
     decision = decide(*each)
     judged = [c.route_id for c in decision.candidates if not (c.fell_at or "").startswith("edge_")]
     assert len(judged) == len(set(judged))
+
+
+def test_each_problem_has_a_stable_code():
+    twice = replaced(SOUND, routes=(*SOUND.routes, route()))
+    assert [each.code for each in problems(twice)] == ["NAMED_TWICE"]
+    circle = with_edges(edge("fast-v2", "long-context-v4"), edge("long-context-v4", "fast-v2"))
+    assert "EDGE_CIRCLE" in {each.code for each in problems(circle)}
+
+
+def test_a_learning_rule_that_could_never_teach_is_refused():
+    rule = LearningRule(window_requests=10, least_requests=50, quantile_permille=1_001)
+    found = {each.where: each.code for each in problems(replaced(SOUND, learning=rule))}
+    assert found == {
+        "learning window_requests": "OUT_OF_RANGE",
+        "learning quantile_permille": "OUT_OF_RANGE",
+    }
+
+
+def test_an_unreachable_route_and_an_edge_without_evidence_are_warnings():
+    lonely = replaced(SOUND, routes=(*SOUND.routes, route("lonely")))
+    assert problems(lonely) == ()
+    assert [(each.code, each.where) for each in warnings(lonely, EVIDENCE)] == [
+        ("ROUTE_UNREACHABLE", "route lonely")
+    ]
+    assert warnings(SOUND, EVIDENCE) == ()
+    assert {each.code for each in warnings(SOUND)} == {"EDGE_WITHOUT_EVIDENCE"}
+    low = tuple(replaced(each, score_milli=1) for each in EVIDENCE)
+    assert "a score at its quality floor" in warnings(SOUND, low)[0].what
