@@ -16,7 +16,7 @@ from gateway.operations.unknowns import ResolveUnknown
 from gateway.policy.values import Route
 from gateway.providers.base import Provider
 from gateway.providers.outcomes import Outcome, Rejected, Unknown, error_code
-from ledger.queries.unknowns import OpenUnknown, open_unknowns
+from ledger.queries.unknowns import Listed, open_unknowns
 
 log = logging.getLogger(__name__)
 
@@ -64,19 +64,19 @@ class Enquiries:
             settled += await self._settled(one)
         return settled
 
-    async def _settled(self, one: OpenUnknown) -> bool:
+    async def _settled(self, one: Listed) -> bool:
         outcome = await self._answer(one)
         operation = None if outcome is None else operation_of(one, outcome)
         if operation is None:
             return False
         return isinstance(await self._executor.perform(operation, ENQUIRER), Done)
 
-    async def _answer(self, one: OpenUnknown) -> Outcome | None:
+    async def _answer(self, one: Listed) -> Outcome | None:
         """What the provider says; None where it can't be asked or says nothing of use."""
-        provider = self._providers.get(one.attempt.provider_kind)
-        route = self._route_of(one.attempt.route_id)
-        asked = one.ended.provider_request_id if one.ended else None
-        if asked is None and one.attempt.provider_kind == "simulator":
+        provider = self._providers.get(one.provider_kind)
+        route = self._route_of(one.route_id)
+        asked = one.provider_request_id
+        if asked is None and one.provider_kind == "simulator":
             asked = one.attempt_id  # which it knows a job by
         if provider is None or route is None or asked is None:
             return None
@@ -88,7 +88,7 @@ class Enquiries:
             return None
 
 
-def operation_of(one: OpenUnknown, outcome: Outcome) -> ResolveUnknown | None:
+def operation_of(one: Listed, outcome: Outcome) -> ResolveUnknown | None:
     """The resolution that a provider's answer leads to; None of an answer that is none."""
     if isinstance(outcome, Unknown):
         return None

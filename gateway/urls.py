@@ -14,6 +14,7 @@ from gateway.pages import (
     releases,
     slo,
     tenants,
+    unknowns,
 )
 from gateway.pages.login import Login
 from gateway.pages.theme import set_theme
@@ -28,6 +29,7 @@ urlpatterns = [
     path("costs", costs.index, name="costs"),
     path("costs/bridge", bridge.index, name="bridge"),
     path("costs.csv", costs.as_csv, name="costs-csv"),
+    path("unknowns", unknowns.index, name="unknowns"),
     path("tenants", tenants.index, name="tenants"),
     path("tenants/<str:tenant_id>", tenants.show, name="tenant"),
     path("audit-log", audit_log.index, name="audit-log"),

@@ -35,7 +35,7 @@ from gateway.api.http import (
     UnreadableQuery,
     allowed_methods,
 )
-from gateway.api.native import Reports, Requests
+from gateway.api.native import Reports, Requests, Unknowns
 from gateway.api.openai import ChatCompletions, Models
 from gateway.api.operating import Operations
 from gateway.api.outcomes import Outcomes
@@ -80,6 +80,7 @@ class Application:
         self._body_limit_bytes = body_limit_bytes
         models, requests, health = Models(ports), Requests(ports), Health(ports)
         report = Reports(ports)
+        unknowns = Unknowns(ports)
         outcomes = Outcomes(ports, body_limit_bytes)
         operating = Operations(ports, body_limit_bytes)
         matrix, shown = CapabilityMatrix(ports), published.Published(ports)
@@ -107,6 +108,7 @@ class Application:
                 self._keyed("GET", published.POLICIES, "policies", shown.policies),
                 self._keyed("GET", published.RATE_TABLES, "rate_tables", shown.rate_tables),
                 self._keyed("GET", published.FLEET, "fleet", shown.fleet),
+                self._keyed("GET", "/api/v1/unknowns", "unknowns", unknowns.listed),
                 self._keyed("GET", OPERATIONS, "operations", operating.listed),
                 self._keyed("POST", f"{OPERATIONS}/{{id}}", "operation", operating.perform),
                 _open("/healthz", "healthz", health.alive),

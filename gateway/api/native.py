@@ -4,6 +4,7 @@ Another tenant's request and one that doesn't exist are told apart by nothing (S
 """
 
 import asyncio
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ import msgspec
 import orjson
 
 from gateway.api import errors, reports
+from gateway.api.auth import SCOPE_REPORTS
 from gateway.api.decisions import decision_view
 from gateway.api.http import JSON, PROBLEM_JSON, Request, Response
 from gateway.api.ports import Ports
@@ -22,6 +24,7 @@ from gateway.policy.replay import CODE_REVISION, decode_decision
 from gateway.policy.values import Decision
 from gateway.replaying import NotInLedger, Other, Replayer
 from gateway.submission import Caller
+from gateway.unknown_report import unknowns_body
 from ledger.money import units_text
 from ledger.queries.decisions import decision_of
 from ledger.queries.dossier import Dossier, dossier
@@ -131,6 +134,21 @@ class Requests:
                 if getattr(recorded, name) != getattr(again, name)
             ],
         }
+
+
+class Unknowns:
+    """The open unknowns: of the key's tenant, or with the scope `reports` of all."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    async def listed(self, request: Request, caller: Caller) -> Response:
+        tenant_id = None if SCOPE_REPORTS in caller.scopes else caller.tenant_id
+        body = await asyncio.to_thread(self._read, tenant_id)
+        return Response(body=json.dumps(body).encode())  # a sum may have more than 64 bits
+
+    def _read(self, tenant_id: str | None) -> dict[str, Any]:
+        return unknowns_body(self._ports.reader(), self._ports.clock.now_us(), tenant_id)
 
 
 class Reports:

@@ -33,6 +33,9 @@ ENTRIES: tuple[Entry, ...] = (
         also=("receipt",),
     ),
     Entry(
+        url_name="unknowns", label="Unknowns", question="What may have run, and what hangs on it?"
+    ),
+    Entry(
         url_name="tenants",
         label="Tenants",
         question="Who may use how much, and what is left of it?",

@@ -1,24 +1,66 @@
-"""The attempts whose end nobody knows yet, each with the money held for it (PRV-3, LED-6)."""
+"""The attempts whose end nobody knows yet, each with the money held for it (PRV-3, LED-6).
+
+An attempt is an open unknown while its reservation is open, its request has a receipt, and its last
+known end is `unknown` (or it has none, where a crash took the process). What still runs is none.
+"""
 
 import sqlite3
 from dataclasses import dataclass
 
-from ledger.money import total
+from ledger.money import join
 from ledger.queries.dossier import Dossier, dossier
-from ledger.queries.holds import open_reservations
+from ledger.queries.holds import reservation as reservation_of
+from ledger.reading import fetch_one
 from ledger.records import Attempt, AttemptEvent, Receipt, Reservation
 from ledger.rows import Stored
 
-UNKNOWNS_LIMIT = 10_000
+UNKNOWNS_LIMIT = 1_000  # listed at once; the sums are of all
+
+_OPEN = """
+FROM open_hold AS h JOIN reservation AS v ON v.seq = h.seq
+JOIN receipt AS r ON r.request_id = v.request_id AND NOT EXISTS
+  (SELECT 1 FROM receipt WHERE request_id = r.request_id AND revision > r.revision)
+JOIN attempt AS a ON a.attempt_id = CASE WHEN v.reservation_id = v.request_id
+  THEN v.request_id || '.0' ELSE v.reservation_id END
+LEFT JOIN attempt_event AS e ON e.request_id = v.request_id AND e.attempt_id = a.attempt_id
+  AND e.event = 'ended' AND NOT EXISTS (SELECT 1 FROM attempt_event AS later
+    WHERE later.request_id = e.request_id AND later.attempt_id = e.attempt_id
+    AND later.event = 'ended' AND later.seq > e.seq)
+WHERE (e.outcome = 'unknown' OR (e.outcome IS NULL AND r.status = 'unknown'))
+  AND (:tenant IS NULL OR v.tenant_id = :tenant)
+"""
+_LIST = f"""
+SELECT a.attempt_id, v.request_id, v.tenant_id, a.kind, a.route_id, a.provider_kind,
+  coalesce(e.at_us, r.ended_at_us), coalesce(e.error_code, r.terminal_error_code),
+  e.provider_request_id, r.status, v.cost_pico
+{_OPEN} ORDER BY h.seq LIMIT :limit
+"""
+_SUM = f"SELECT count(*), sum(v.cost_pico >> 32), sum(v.cost_pico & 4294967295) {_OPEN}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """An open unknown as a list has it."""
+
+    attempt_id: str
+    request_id: str
+    tenant_id: str
+    kind: str
+    route_id: str
+    provider_kind: str
+    since_us: int
+    code: str | None
+    provider_request_id: str | None
+    request_status: str  # unknown, or how the request ended beside it
+    held_pico: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenUnknown:
-    """One attempt that may have run, and what it holds until evidence or a person settles it."""
+    """One open unknown with all that the ledger holds of its request."""
 
     reservation: Reservation
     attempt: Attempt
-    ended: AttemptEvent | None  # None: filed at a start, after a crash
     receipt: Stored[Receipt]  # the request's current one
     found: Dossier
 
@@ -27,49 +69,49 @@ class OpenUnknown:
         return self.attempt.attempt_id
 
     @property
-    def since_us(self) -> int:
-        return self.ended.at_us if self.ended else self.receipt.record.ended_at_us
-
-    @property
     def answering(self) -> bool:
         """Whether the request's own end hangs on it: else it is a retry or a hedge beside it."""
         if self.receipt.record.status != "unknown":
             return False
-        last = [a.record for a in self.found.attempts if a.record.route_id == self._route_id]
-        return bool(last) and last[-1].attempt_id == self.attempt_id
-
-    @property
-    def _route_id(self) -> str | None:
-        return self.receipt.record.route_id
+        route_id = self.receipt.record.route_id
+        on_route = [a.record for a in self.found.attempts if a.record.route_id == route_id]
+        return bool(on_route) and on_route[-1].attempt_id == self.attempt_id
 
 
-def open_unknowns(connection: sqlite3.Connection) -> list[OpenUnknown]:
-    """Every open unknown, the oldest first; at most UNKNOWNS_LIMIT. What still runs is none."""
-    found = []
-    for reservation in open_reservations(connection)[:UNKNOWNS_LIMIT]:
-        one = _open(connection, reservation)
-        if one is not None:
-            found.append(one)
-    return found
+def open_unknowns(
+    connection: sqlite3.Connection, tenant_id: str | None = None, limit: int = UNKNOWNS_LIMIT
+) -> list[Listed]:
+    """The open unknowns of a tenant, or of all, the oldest first, at most `limit`."""
+    values = {"tenant": tenant_id, "limit": limit}
+    rows = connection.execute(_LIST, values).fetchall()
+    return [Listed(**dict(zip(Listed.__slots__, tuple(row), strict=True))) for row in rows]
+
+
+def at_risk(connection: sqlite3.Connection, tenant_id: str | None = None) -> tuple[int, int]:
+    """(how many open unknowns, the money held for them in pico units) of a tenant, or of all."""
+    row = connection.execute(_SUM, {"tenant": tenant_id}).fetchall()[0]
+    return int(row[0]), join(row[1] or 0, row[2] or 0)
 
 
 def open_unknown(connection: sqlite3.Connection, attempt_id: str) -> OpenUnknown | None:
     """The open unknown of an attempt; None where there is none."""
-    for reservation in open_reservations(connection):
-        if attempt_of(reservation) == attempt_id:
-            return _open(connection, reservation)
-    return None
-
-
-def money_at_risk_pico(unknowns: list[OpenUnknown]) -> int:
-    return total(one.reservation.cost_pico for one in unknowns)
-
-
-def attempt_of(reservation: Reservation) -> str:
-    """The attempt that a reservation is for: the first one's bears the request's own id."""
-    if reservation.reservation_id == reservation.request_id:
-        return f"{reservation.request_id}.0"
-    return reservation.reservation_id
+    request_id, _, ordinal = attempt_id.rpartition(".")
+    reservation = reservation_of(connection, request_id if ordinal == "0" else attempt_id)
+    if reservation is None:
+        return None
+    sql = "SELECT 1 FROM open_hold WHERE reservation_id = ?"
+    if fetch_one(connection, sql, (reservation.reservation_id,)) is None:
+        return None
+    found = dossier(connection, reservation.request_id)
+    if found is None:
+        return None
+    attempt = next((a.record for a in found.attempts if a.record.attempt_id == attempt_id), None)
+    ended = last_end(found, attempt_id)
+    if attempt is None or (ended is not None and ended.outcome != "unknown"):
+        return None
+    if ended is None and found.current.record.status != "unknown":
+        return None  # a loser that is being cancelled
+    return OpenUnknown(reservation=reservation, attempt=attempt, receipt=found.current, found=found)
 
 
 def last_end(found: Dossier, attempt_id: str) -> AttemptEvent | None:
@@ -80,20 +122,3 @@ def last_end(found: Dossier, attempt_id: str) -> AttemptEvent | None:
         if event.record.attempt_id == attempt_id and event.record.event == "ended"
     ]
     return events[-1] if events else None
-
-
-def _open(connection: sqlite3.Connection, reservation: Reservation) -> OpenUnknown | None:
-    """None where the request, or this attempt of it, is still under way."""
-    found = dossier(connection, reservation.request_id)
-    if found is None:
-        return None
-    attempt_id = attempt_of(reservation)
-    attempt = next((a.record for a in found.attempts if a.record.attempt_id == attempt_id), None)
-    ended = last_end(found, attempt_id)
-    if attempt is None or (ended is not None and ended.outcome != "unknown"):
-        return None
-    if ended is None and found.current.record.status != "unknown":
-        return None  # a loser that is being cancelled
-    return OpenUnknown(
-        reservation=reservation, attempt=attempt, ended=ended, receipt=found.current, found=found
-    )

@@ -25,6 +25,7 @@ URLS = {
     ("GET", "/api/v1/policies"): "operate administer",
     ("GET", "/api/v1/rate-tables"): "operate administer",
     ("GET", "/api/v1/fleet"): "operate administer",
+    ("GET", "/api/v1/unknowns"): "receipts",
     ("GET", "/api/v1/operations"): "operate administer",
     ("POST", "/api/v1/operations/{id}"): "operate administer",
     ("GET", "/healthz"): "",

@@ -15,7 +15,7 @@ from gateway.operations.unknowns import ResolveUnknown
 from gateway.providers.outcomes import Completed, Failed, Outcome, Rejected, Unknown
 from ledger.invariants import audit
 from ledger.queries.dossier import dossier
-from ledger.queries.unknowns import money_at_risk_pico, open_unknowns
+from ledger.queries.unknowns import at_risk, open_unknowns
 from ledger.rates import Usage
 from ledger.reading import connect_read_only
 from ledger.records import Settlement
@@ -59,8 +59,10 @@ def test_an_open_unknown_is_listed_with_its_money_and_its_age(fleet):
     end = lost(fleet)
     (one,) = unknowns(fleet)
     assert one.attempt_id == f"{end.receipt.request_id}.0"
-    assert one.answering
-    assert money_at_risk_pico([one]) == end.receipt.cost_estimated_pico
+    assert one.request_status == "unknown"
+    with contextlib.closing(connect_read_only(fleet.ledger)) as reader:
+        assert at_risk(reader) == (1, end.receipt.cost_estimated_pico)
+        assert at_risk(reader, "somebody-else") == (0, 0)
     assert one.since_us == end.receipt.ended_at_us
 
 
@@ -119,7 +121,7 @@ def test_an_unknown_beside_an_answer_corrects_what_the_answer_cost_beside_it(fle
     end = played(fleet, planned(losing_sight, completing))
     assert end.receipt.status == "completed"
     (one,) = unknowns(fleet)
-    assert not one.answering
+    assert one.request_status == "completed"
     request_id = end.receipt.request_id
     assert isinstance(
         resolve(fleet, one.attempt_id, "failed", evidence="log", input_tokens=10, output_tokens=5),

@@ -25,6 +25,7 @@ GUARDED = {
     "bridge": "viewer",
     "slo": "viewer",
     "releases": "viewer",
+    "unknowns": "viewer",
     "tenants": "viewer",
     "tenant": "viewer",
     "audit-log": "viewer",
