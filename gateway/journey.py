@@ -133,9 +133,9 @@ class Journey:
                 # The caller asks for more once it has written the first piece to its socket.
                 run.first_byte_us = self._clock.now_us()
 
-    async def cancel(self, run: Run) -> None:
+    async def cancel(self, run: Run, reason: str = CLIENT_GONE) -> None:
         """Pass a cancel on to the backends; the receipt says whether it was acknowledged."""
-        self._driver.cancel(run, CLIENT_GONE)
+        self._driver.cancel(run, reason)
 
     async def cancel_by_name(self, tenant_id: str, request_id: str, wait_s: float) -> bool | None:
         """Cancel a tenant's running request; returns whether its receipt is there within `wait_s`.

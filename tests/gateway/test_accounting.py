@@ -104,7 +104,7 @@ def test_at_rest_nothing_is_held_but_the_money_of_open_unknowns(fleet_template, 
                 for run in runs:
                     if run.legs[0].wait_us == 0 and not run.ended.is_set():
                         # Who would be silent for ever is cancelled, as a deadline would.
-                        on.journey._driver.cancel(run, "DEADLINE_EXCEEDED")
+                        await on.journey.cancel(run, "DEADLINE_EXCEEDED")
             return [(await on.pieces(run))[1].filed.receipt for run in runs]
 
         with stage(ledger, provider) as on:

@@ -227,7 +227,7 @@ def test_one_deadline_covers_all_attempts(fleet):
         run = await on.admitted(deadline_ms=9_000)
         while len(provider.attempts) < 2:
             await asyncio.sleep(0.001)
-        on.journey._driver.cancel(run, "DEADLINE_EXCEEDED")  # what the alarm calls
+        await on.journey.cancel(run, "DEADLINE_EXCEEDED")  # what the alarm calls
         await on.pieces(run)
 
     with stage(fleet.ledger, provider) as on:

@@ -56,7 +56,7 @@ def test_after_a_refused_failed_cancelled_or_timed_out_request_the_next_one_is_a
         if isinstance(plans[0], Plan):
             while not provider.calls:
                 await asyncio.sleep(0)
-            on.journey._driver.cancel(run, reason)  # what a disconnect and the alarm call
+            await on.journey.cancel(run, reason)  # what a disconnect and the alarm call
         await on.pieces(run)
         return await completed_next(on), on.held()
 
