@@ -26,9 +26,9 @@ from gateway.replaying import NotInLedger, Other, Replayer
 from gateway.submission import Caller
 from gateway.unknown_report import unknowns_body
 from ledger.money import units_text
-from ledger.queries.decisions import decision_of
+from ledger.queries.decisions import attempt_decisions, decision_of
 from ledger.queries.dossier import Dossier, dossier
-from ledger.records import Attempt, AttemptEvent, RouteDecision
+from ledger.records import Attempt, AttemptDecision, AttemptEvent, RouteDecision
 from ledger.rows import Stored
 
 ID_LIMIT_CHARS = 64
@@ -88,6 +88,10 @@ class Requests:
             "route_id": decision.route_id,
             "receipt_revisions": len(found.receipts) if found else 0,
             "attempts": _attempts(found.attempts, found.attempt_events) if found else [],
+            "attempt_decisions": [
+                _step(each.record)
+                for each in attempt_decisions(self._ports.reader(), request_id=request_id)
+            ],
             "receipt": f"/api/v1/requests/{request_id}/receipt" if found else None,
             "decision_record": f"/api/v1/requests/{request_id}/decision",
         }
@@ -200,6 +204,21 @@ def decision_json(decided: Stored[RouteDecision]) -> dict[str, Any]:
         "digest": record.digest.hex(),
         "seq": decided.seq,
         "entry_hash": decided.entry_hash.hex(),
+    }
+
+
+def _step(record: AttemptDecision) -> dict[str, Any]:
+    """Why something followed an attempt, or nothing did (SPEC 6)."""
+    return {
+        "decided_at": iso_time(record.decided_at_us),
+        "asked": record.asked,
+        "action": record.action,
+        "reason": record.reason,
+        "ordinal": record.ordinal,
+        "route_id": record.route_id,
+        "code_revision": record.code_revision,
+        "decision": orjson.loads(record.decision_json),
+        "digest": record.digest.hex(),
     }
 
 
