@@ -126,7 +126,7 @@ def timed(name: str, target_ms: float, action: Callable[[], object]) -> None:
     p50, p95 = times[REPEAT // 2 - 1], times[-(-REPEAT * 95 // 100) - 1]
     mark = "met" if p50 < target_ms else f"{p50 / target_ms:.1f} x the target"
     shown = f"p50 {p50:>7.2f} ms   p95 {p95:>7.2f} ms   CPU {cpu_ms:>7.2f} ms"
-    print(f"{name:<42}{shown}   under {target_ms:g} ms: {mark}")
+    print(f"{name:<44} {shown}   under {target_ms:g} ms: {mark}")
 
 
 def ttft(connection: sqlite3.Connection, start_us: int, end_us: int) -> dict[str, list[int]]:

@@ -191,6 +191,7 @@ class World:
             assert 0 <= pending_pico == model[name] == seen.pending_pico
             assert (posted_pico, today_pico) == (seen.spent_pico, seen.spent_today_pico)
             available_pico = BUDGET_PICO - posted_pico - pending_pico
+            assert seen.budget_pico is not None
             assert seen.budget_pico - seen.spent_pico - seen.pending_pico == available_pico
             assert 0 <= seen.in_flight <= IN_FLIGHT_LIMIT
         for column in columns.values():

@@ -19,6 +19,7 @@ from ledger.chain import BLOCK_ROWS, Builder, Checkpoint, checkpoint_of
 from ledger.proof_files import NoProof, prove_receipt
 from ledger.proofs import consistency_path, inclusion_path, root_of
 from ledger.reading import connect_read_only, read_head
+from ledger.records import Record
 from ledger.store import Store
 from tests import factories
 from tests.ledger.commands import run
@@ -86,7 +87,8 @@ def long_ledger(ledger_template, tmp_path_factory):
     path.write_bytes(ledger_template.read_bytes())
     with Store.open(path) as store:
         for at in range(0, ROWS - 3, 500):
-            rows = [factories.trace_event(n) for n in range(at, min(at + 500, ROWS - 3))]
+            numbers = range(at, min(at + 500, ROWS - 3))
+            rows: list[Record] = [factories.trace_event(number) for number in numbers]
             if at in (1_000, 5_000, 8_500):
                 rows[7] = factories.receipt(at)
             store.append(rows).result()
@@ -94,6 +96,12 @@ def long_ledger(ledger_template, tmp_path_factory):
         store.append([factories.receipt(2), factories.receipt(3)]).result()
     without_log(path)
     return path
+
+
+def head_of(opened):
+    head = read_head(opened)
+    assert head is not None
+    return head
 
 
 @pytest.fixture
@@ -106,7 +114,7 @@ def connection(long_ledger):
 def test_roots_of_blocks_are_kept_as_they_end_and_are_those_of_their_rows(connection):
     kept = connection.execute("SELECT number, root FROM chain_block").fetchall()
     assert [row[0] for row in kept] == [1, 2]
-    subtrees = Subtrees(connection, read_head(connection))
+    subtrees = Subtrees(connection, head_of(connection))
     for number, root in kept:
         leaves = subtrees.leaves((number - 1) * BLOCK_ROWS, number * BLOCK_ROWS)
         assert root_of(leaves) == root
@@ -118,8 +126,8 @@ def test_missing_roots_are_computed_and_can_be_filled_in(long_ledger, tmp_path):
     tamper(path, "DELETE FROM chain_block WHERE number = 1")
     opened = sqlite3.connect(path, isolation_level=None)
     assert not isinstance(prove_receipt(opened, factories.request_id(1_000)), NoProof)
-    assert fill(opened, read_head(opened)) == 1
-    assert fill(opened, read_head(opened)) == 0
+    assert fill(opened, head_of(opened)) == 1
+    assert fill(opened, head_of(opened)) == 0
     assert opened.execute("SELECT count(*) FROM chain_block").fetchone()[0] == 2
     opened.close()
 
@@ -127,7 +135,7 @@ def test_missing_roots_are_computed_and_can_be_filled_in(long_ledger, tmp_path):
 @pytest.mark.parametrize("number", [1_000, 5_000, 8_500, 1, 3])
 @pytest.mark.parametrize("size", [0, 1, 4_095, 4_096, 5_000, 8_192, ROWS - 1, ROWS])
 def test_a_proof_of_any_receipt_since_any_checkpoint_holds_offline(connection, number, size):
-    subtrees = Subtrees(connection, read_head(connection))
+    subtrees = Subtrees(connection, head_of(connection))
     earlier = Checkpoint(size=size, root=subtrees.root(0, size).hex())
     proof = prove_receipt(connection, factories.request_id(number), earlier)
     assert not isinstance(proof, NoProof)
