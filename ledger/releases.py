@@ -143,7 +143,7 @@ def _beta_binomial_sum(n: int, a: int, b: int, first: int, last: int) -> float:
         else:
             term *= k * (n - k + b) / ((k - 1 + a) * (n - k + 1))
         total += term
-        if term < total * 1e-17:
+        if term <= total * 1e-17:  # also where the first one is too small for a float
             break
     return total
 

@@ -182,6 +182,6 @@ def _binomial_sum(first: int, last: int, valid: int, p: float, *, step: int) -> 
         else:
             term *= count / (valid - count + 1) / odds
         total += term
-        if term < total * 1e-17:
+        if term <= total * 1e-17:  # also where the first one is too small for a float
             break
     return total

@@ -361,3 +361,9 @@ def test_time_to_exhaustion_follows_the_shortest_long_window():
     assert steady.exhausted_in_us == 30 * slo.DAY_US // 4
     assert status(0, 0, period_bad=500).exhausted_in_us is None
     assert status(20, 0, period_bad=1_000).exhausted_in_us == 0
+
+
+def test_a_tail_too_small_for_a_float_is_none_and_takes_no_time():
+    """A million requests of which a third are bad: not a loop over a million terms."""
+    assert slo_burn.binomial_tail(300_000, 1_000_000, Fraction(144, 10_000)) == 0.0
+    assert slo_burn.binomial_tail(1, 1_000_000, Fraction(9, 10)) == 1.0
