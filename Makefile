@@ -56,7 +56,7 @@ unit: .venv/dev chromium
 chromium:  # Debian's, for the browser tests
 	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends chromium; }
 
-bench-gateway: .venv/dev  ## requests/s, added latency and the cost of a decision
+bench-gateway: .venv/dev  ## requests/s, added latency, the cost of a decision and of the whole decision path
 	$(BIN)/python -m benchmarks.gateway
 bench-ledger: .venv/dev  ## rows and whole requests per second, bytes, verification
 	$(BIN)/python -m benchmarks.ledger

@@ -82,7 +82,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def plan(self, seen: Seen) -> Plan | Refused:
         """The plan, or why not. Reads, and never writes."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} declares no plan")
 
 
 def audit(operation: Operation, plan: Plan, seen: Seen) -> ControlAction:
