@@ -6,7 +6,8 @@ from collections import Counter
 from ledger.queries.means import Measured
 from ledger.slo import SloDefinition, judge
 
-SAMPLE_LIMIT = 100_000  # receipts, the newest of the window
+SAMPLE_LIMIT = 20_000  # receipts, the newest of the window: enough to name the worst
+ARMS_LIMIT = 200_000  # receipts of a release since its step began
 
 _NEWEST = (
     f"SELECT {', '.join(Measured._fields)} FROM receipt AS found INDEXED BY receipt_time "  # noqa: S608 - own names
@@ -25,7 +26,7 @@ def by_bad(
 ) -> list[str]:
     """The values of a column by how many bad requests they have, the worst first, then by name."""
     bad: Counter[str] = Counter()
-    for one in _rows(connection, _NEWEST.format(""), (start_us, end_us)):
+    for one in _rows(connection, _NEWEST.format(""), (start_us, end_us, SAMPLE_LIMIT)):
         name = getattr(one, column)
         if name and judge(definition, one) == "bad":
             bad[name] += 1
@@ -39,13 +40,15 @@ def bad_by_arm(
     start_us: int,
     end_us: int,
 ) -> tuple[int, int]:
-    """(bad of the baseline, bad of the canary) among a release's requests."""
+    """(bad of the baseline, bad of the canary) among a release's requests.
+
+    None of either above ARMS_LIMIT requests: a part of them would be no evidence under peeking.
+    """
     sql = _NEWEST.format("AND release_id = ?")
-    found = [
-        one.arm
-        for one in _rows(connection, sql, (start_us, end_us, release_id))
-        if judge(definition, one) == "bad"
-    ]
+    rows = _rows(connection, sql, (start_us, end_us, release_id, ARMS_LIMIT + 1))
+    if len(rows) > ARMS_LIMIT:
+        return 0, 0
+    found = [one.arm for one in rows if judge(definition, one) == "bad"]
     return found.count("baseline"), found.count("canary")
 
 
@@ -54,4 +57,4 @@ def _rows(
 ) -> list[Measured]:
     cursor = connection.cursor()
     cursor.row_factory = None  # plain tuples: thousands of rows
-    return [Measured._make(row) for row in cursor.execute(sql, (*values, SAMPLE_LIMIT)).fetchall()]
+    return [Measured._make(row) for row in cursor.execute(sql, values).fetchall()]
