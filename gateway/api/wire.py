@@ -42,15 +42,17 @@ _Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Top = Annotated[int, msgspec.Meta(ge=0, le=TOP_LOGPROBS_LIMIT)]
 
 
-class _StreamOptions(msgspec.Struct):
+class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-class _Body(msgspec.Struct):
+class ChatBody(msgspec.Struct):
+    """The body as it may come: an unknown parameter is left alone."""
+
     model: str
     messages: list[WireMessage]
     stream: bool | None = None
-    stream_options: _StreamOptions | None = None
+    stream_options: StreamOptions | None = None
     max_tokens: _Count | None = None
     max_completion_tokens: _Count | None = None
     n: _Count | None = None
@@ -90,7 +92,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     choices: int = 1
 
 
-_decoder = msgspec.json.Decoder(_Body)
+_decoder = msgspec.json.Decoder(ChatBody)
 
 
 def read_chat_request(body: bytes) -> ChatRequest | Problem:
@@ -143,7 +145,7 @@ def read_chat_request(body: bytes) -> ChatRequest | Problem:
     )
 
 
-def _decoded(body: bytes) -> _Body | Problem:
+def _decoded(body: bytes) -> ChatBody | Problem:
     if not body:
         return invalid("The body is empty; it must be a JSON object.")
     try:
@@ -176,7 +178,7 @@ def _misfit(text: str) -> Problem:
     return invalid(f"{what} at {place or 'the top of the body'}.", place)
 
 
-def _unsupported(body: _Body) -> Problem | None:
+def _unsupported(body: ChatBody) -> Problem | None:
     if body.n is not None and not 1 <= body.n <= CHOICES_LIMIT:
         return invalid(f"n must be from 1 to {CHOICES_LIMIT}.", "n")
     if body.top_logprobs is not None and not body.logprobs:
