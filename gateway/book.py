@@ -144,6 +144,11 @@ class Book:
             route.drained = route.route_id in route_ids
         self._outdated.update(self._routes)
 
+    def held_on(self, route_id: str) -> tuple[int, int]:
+        """Return the requests that are held on a route, and their KV tokens."""
+        route = self._routes.get(route_id)
+        return (0, 0) if route is None else (route.holds, route.kv_held_tokens)
+
     def drained(self) -> frozenset[str]:
         return frozenset(route.route_id for route in self._routes.values() if route.drained)
 
@@ -191,21 +196,24 @@ class Book:
         if hold.reservation_id in since:
             since[hold.reservation_id] = (at_us, hold.kv_tokens)
 
-    def settle(self, hold: Hold, spent_pico: int, *, at_us: int = 0) -> None:
+    def settle(self, hold: Hold, spent_pico: int, *, at_us: int) -> None:
         """Give back slot, KV and money of a hold whose end is known; post what was spent.
 
-        `at_us`: when it was settled; the day and month of that time are charged. Without it those
-        of the last time that the book was told.
+        `at_us`: when it was settled, as its Settlement says; that day and month are charged.
         """
         self._give_back_room(hold)
         account = self._tenants[hold.tenant_id]
-        account.roll(at_us)
         account.pending_pico -= hold.cost_pico
-        account.spend(spent_pico)
+        account.spend(spent_pico, at_us)
+
+    def release(self, hold: Hold) -> None:
+        """Give back all that a hold took: nothing of it ran, so nothing was spent."""
+        self._give_back_room(hold)
+        self._tenants[hold.tenant_id].pending_pico -= hold.cost_pico
 
     def withdraw(self, hold: Hold) -> None:
         """Take back the hold that was taken last, its place in the minute too: nothing ran."""
-        self.settle(hold, 0)
+        self.release(hold)
         account = self._tenants[hold.tenant_id]
         if account.recent and account.recent[-1][0] == hold.taken_at_us:
             account.tokens_in_minute -= account.recent.pop()[1]
@@ -218,11 +226,13 @@ class Book:
         """Enter the money of an unknown from before a restart, whose room is given back already."""
         self._tenants[tenant_id].pending_pico += cost_pico
 
-    def settle_unknown_money(self, tenant_id: str, cost_pico: int, spent_pico: int) -> None:
+    def settle_unknown_money(
+        self, tenant_id: str, cost_pico: int, spent_pico: int, *, at_us: int
+    ) -> None:
         """Release the money of a resolved unknown and post what it is now known to have spent."""
         account = self._tenants[tenant_id]
         account.pending_pico -= cost_pico
-        account.spend(spent_pico)
+        account.spend(spent_pico, at_us)
 
     def in_flight(self, tenant_id: str | None = None) -> int:
         """Return the slots held, of one tenant or of all."""

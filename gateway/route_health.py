@@ -107,6 +107,10 @@ class RouteHealth:
             if until_us > now_us
         )
 
+    def breakers(self) -> Mapping[str, Breaker]:
+        """Return each route's breaker as it stands."""
+        return dict(self._breakers)
+
     def states(self) -> Mapping[str, str]:
         """Return each route's state for a person: closed, open, half_open or drained."""
         drained = self._book.drained()

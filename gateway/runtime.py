@@ -14,7 +14,7 @@ import msgspec
 from django.conf import settings
 
 from gateway import configuration as configured
-from gateway import metrics
+from gateway import live, metrics
 from gateway.api.auth import KeyRing
 from gateway.book import Book
 from gateway.clock import Clock
@@ -29,6 +29,7 @@ from gateway.learning import Learner
 from gateway.operations import anywhere
 from gateway.operations.executor import Executor
 from gateway.operations.local_socket import LocalSocket
+from gateway.policy.breaking import Breaker
 from gateway.providers.base import Provider
 from gateway.providers.kserve import KServeProvider
 from gateway.providers.openai import OpenAIProvider
@@ -161,6 +162,7 @@ class Runtime:
     async def stop(self) -> None:
         """Stop taking requests, let what runs end, file its receipts, close the ledger."""
         self._problems["stop"] = "the server is stopping"
+        live.hide(self._ledger)
         anywhere.unserve(self._ledger)
         await self._socket.close()
         await self.journey.drain(DRAIN_SECONDS)
@@ -186,6 +188,28 @@ class Runtime:
         if "start" not in self._problems and not self.store.healthy:
             problems.append(f"the ledger can't be written: {self.store.last_error}")
         return not problems, tuple(problems)
+
+    def state_now(self) -> live.Live:
+        """Return what a page may see of the server now. Called on its event loop."""
+        now_us, book, health = self.clock.now_us(), self.journey.desk.book, self.journey.health
+        breakers = health.breakers()
+        cooling = {each.route_id: each.until_us for each in health.cooldowns(now_us)}
+        routes = {}
+        for state in book.route_states():
+            in_flight, kv_tokens = book.held_on(state.route_id)
+            routes[state.route_id] = live.LiveRoute(
+                route_id=state.route_id,
+                takes=state.healthy,
+                snapshot=state.snapshot,
+                in_flight=in_flight,
+                kv_held_tokens=kv_tokens,
+                kv_reserved_since_tokens=state.reserved_since_kv_tokens,
+                breaker=breakers.get(state.route_id, Breaker()),
+                cooldown_until_us=cooling.get(state.route_id),
+            )
+        return live.Live(
+            at_us=now_us, routes=routes, writer=self.store.status(), problems=self.ready()[1]
+        )
 
     async def apply(self, records: Sequence[Record]) -> None:
         """Follow what an operation has made durable: what changed is in force from here on.
@@ -225,7 +249,10 @@ class Runtime:
             elif isinstance(record, Settlement):
                 held = holds.reservation(connection, record.reservation_id)
                 if held is not None:
-                    desk.book.settle_unknown_money(held.tenant_id, held.cost_pico, record.cost_pico)
+                    desk.book.settle_unknown_money(
+                        held.tenant_id, held.cost_pico, record.cost_pico,
+                        at_us=record.settled_at_us,
+                    )  # fmt: skip
 
     async def _open_operations(self) -> None:
         self.operations = Executor(
@@ -233,6 +260,7 @@ class Runtime:
         )
         self._socket = await LocalSocket.open(self._ledger, self.operations)
         anywhere.serve(self._ledger, self.operations)
+        live.show(self._ledger, self.state_now)
 
     def _open_routes(self, desk: Desk, configuration: configured.Configuration) -> None:
         connection = self.reader()
