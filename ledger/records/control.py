@@ -12,7 +12,10 @@ class ControlAction(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "control_action"
     VERSION: ClassVar[int] = 2
     SINCE: ClassVar[dict[str, int]] = {"episode": 2, "phase": 2}
-    INDEXES: ClassVar[Indexes] = (Index("control_action_episode", "episode", present=True),)
+    INDEXES: ClassVar[Indexes] = (
+        Index("control_action_episode", "episode", present=True),
+        Index("control_action_subject", "action", "subject"),
+    )
     LABEL: ClassVar[str] = "subject"
     action: str
     subject: str
