@@ -166,7 +166,7 @@ class Driver:
             self._desk.snapshots_lost(asked_rows)
             if begun is not None:
                 run.legs.remove(begun)
-                self._desk.book.settle(begun.hold, 0)
+                self._desk.book.release(begun.hold)
                 self._health.unsent(begun.route.route_id, now_us)
             return None
         for each in ended:
@@ -312,7 +312,7 @@ class Driver:
         if isinstance(leg.outcome, Unknown):
             self._desk.book.leave_unknown(leg.hold, self._bound_us(run))
         else:
-            self._desk.book.settle(leg.hold, leg.cost_pico)
+            self._desk.book.settle(leg.hold, leg.cost_pico, at_us=leg.ended_us)
 
     def _leave_open(self, run: Run) -> None:
         """Hold on to everything whose end isn't in the ledger: at the next start it is unknown."""

@@ -90,7 +90,7 @@ class Journey:
         except BaseException:
             for weighed in taken:
                 if weighed.hold is not None:
-                    self.desk.book.settle(weighed.hold, 0)
+                    self.desk.book.release(weighed.hold)
                     self.health.unsent(weighed.hold.route_id, self._clock.now_us())
             self.desk.snapshots_lost(tuple(rows))
             raise

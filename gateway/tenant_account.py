@@ -21,7 +21,9 @@ class TenantAccount:
     pending_pico: int = 0
     spent_pico: int = 0  # this month
     spent_today_pico: int = 0
+    month_start_us: int = 0
     month_end_us: int = 0
+    day_start_us: int = 0
     day_end_us: int = 0
     tokens_in_minute: int = 0
     recent: deque[tuple[int, int]] = field(default_factory=deque)
@@ -66,9 +68,9 @@ class TenantAccount:
             self.enter_periods(now_us)
 
     def enter_periods(self, now_us: int) -> None:
-        """Note when this day and month end: asking a calendar each time costs more."""
-        self.day_end_us = self.quota.period_us("day", now_us)[1]
-        self.month_end_us = self.quota.period_us("month", now_us)[1]
+        """Note this day's and month's bounds: asking a calendar each time costs more."""
+        self.day_start_us, self.day_end_us = self.quota.period_us("day", now_us)
+        self.month_start_us, self.month_end_us = self.quota.period_us("month", now_us)
 
     def enter_minute(self, requests: Iterable[tuple[int, int]]) -> None:
         """Enter the (time, tokens) of requests from before a restart, the oldest first."""
@@ -80,10 +82,16 @@ class TenantAccount:
         self.recent.append((at_us, tokens))
         self.tokens_in_minute += tokens
 
-    def spend(self, cost_pico: int) -> None:
-        """Post what was spent, to the day and the month that the account is in."""
-        self.spent_pico += cost_pico
-        self.spent_today_pico += cost_pico
+    def spend(self, cost_pico: int, at_us: int) -> None:
+        """Post what was settled at `at_us` to the day and the month of that time.
+
+        As the ledger adds it up: an end of before midnight that is told after it isn't today's.
+        """
+        self.roll(at_us)
+        if at_us >= self.month_start_us:
+            self.spent_pico += cost_pico
+        if at_us >= self.day_start_us:
+            self.spent_today_pico += cost_pico
 
     def _requests_free_ms(self, now_us: int) -> int:
         """Return when so many have left the minute that one more request fits."""

@@ -112,7 +112,9 @@ class World:
         else:
             self._append(fates.writing_off(request, at_us))
         del self.unknown[request.number]
-        self.book.settle_unknown_money(request.tenant_id, request.hold.cost_pico, cost_pico)
+        self.book.settle_unknown_money(
+            request.tenant_id, request.hold.cost_pico, cost_pico, at_us=at_us
+        )
 
     def duplicate(self) -> None:
         """The same commit comes again: it is refused, and nothing is half written."""
@@ -245,13 +247,13 @@ class World:
         return fates.opening(request), lambda: self.open.update({number: request})
 
     def _end_of(self, request: Request) -> tuple[tuple[Record, ...], Acknowledged]:
-        cost_pico = fates.any_cost(request, self.chance)
+        cost_pico, at_us = fates.any_cost(request, self.chance), max(self.now_us, request.begun_us)
 
         def ended() -> None:
             del self.open[request.number]
-            self.book.settle(request.hold, cost_pico)
+            self.book.settle(request.hold, cost_pico, at_us=at_us)
 
-        return fates.ending(request, cost_pico, max(self.now_us, request.begun_us)), ended
+        return fates.ending(request, cost_pico, at_us), ended
 
     def _append(self, rows: tuple[Record, ...]):
         places = self.store.append(rows).result()

@@ -50,7 +50,7 @@ def test_a_hold_takes_a_slot_kv_and_money_and_its_end_gives_them_back(book: Book
         1_200,
         3_600_000_000,
     )
-    book.settle(hold(), 2_000_000_000)
+    book.settle(hold(), 2_000_000_000, at_us=NOW_US)
     assert (book.in_flight(), book.kv_held_tokens(), book.pending_pico()) == (0, 0, 0)
     assert book.tenant_state(TENANTS[0], NOW_US).spent_pico == 2_000_000_000
 
@@ -82,14 +82,14 @@ def test_an_unknowns_room_returns_at_its_bound_and_its_money_stays(book: Book):
     assert (book.in_flight(), book.kv_held_tokens()) == (1, 1_200)
     book.give_back_due(NOW_US + 60_000_000)
     assert (book.in_flight(), book.kv_held_tokens(), book.pending_pico()) == (0, 0, 3_600_000_000)
-    book.settle_unknown_money(TENANTS[0], 3_600_000_000, 1_000_000_000)
+    book.settle_unknown_money(TENANTS[0], 3_600_000_000, 1_000_000_000, at_us=NOW_US)
     state = book.tenant_state(TENANTS[0], NOW_US + 60_000_000)
     assert (state.pending_pico, state.spent_pico) == (0, 1_000_000_000)
 
 
 def test_a_minute_forgets_requests_and_tokens_as_they_leave_it(book: Book):
     book.take(hold(1), 1_200)
-    book.settle(hold(1), 0)
+    book.settle(hold(1), 0, at_us=NOW_US)
     book.take(hold(2, taken_at_us=NOW_US + 1), 300)
     state = book.tenant_state(TENANTS[0], NOW_US + 59_999_999)
     assert (state.requests_in_minute, state.tokens_in_minute) == (2, 1_500)
@@ -110,7 +110,7 @@ def test_a_tenant_out_of_slots_waits_a_second_and_one_out_of_rate_the_rest_of_it
 def test_a_new_month_starts_with_nothing_spent_and_keeps_what_is_pending(book: Book):
     book.take(hold(1), 1_200)
     book.take(hold(2), 1_200)
-    book.settle(hold(1), 5)
+    book.settle(hold(1), 5, at_us=NOW_US)
     state = book.tenant_state(TENANTS[0], NOW_US + 32 * 86_400_000_000)
     assert (state.spent_pico, state.pending_pico, state.in_flight) == (0, 3_600_000_000, 1)
 
@@ -161,7 +161,7 @@ class Holding(RuleBasedStateMachine):
 
     @rule(taken=consumes(holds), spent_pico=st.integers(0, 10**15))
     def settle(self, taken, spent_pico):
-        self.book.settle(taken, spent_pico)
+        self.book.settle(taken, spent_pico, at_us=self.now_us)
         self.room_returns(taken.reservation_id)
         del self.with_money[taken.reservation_id]
         self.spent[taken.tenant_id] += spent_pico

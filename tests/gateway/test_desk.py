@@ -76,7 +76,7 @@ def test_a_tenant_at_its_limit_is_refused_until_a_slot_is_given_back():
     first = weigh(at, 1)
     assert weigh(at, 2).decision.reason_code == "TENANT_CONCURRENCY_LIMIT"
     assert first.hold is not None
-    at.book.settle(first.hold, 0)
+    at.book.release(first.hold)
     assert weigh(at, 3).decision.status == "accepted"
 
 

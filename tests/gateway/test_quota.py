@@ -113,7 +113,7 @@ def test_what_was_spent_is_forgotten_when_the_month_ends_and_not_before():
     assert book.tenant_state("acme", end_us - 1).spent_pico == 400
     state = book.tenant_state("acme", end_us)
     assert (state.spent_pico, state.pending_pico) == (0, 70)
-    book.settle(hold, 50)
+    book.settle(hold, 50, at_us=end_us)
     assert book.tenant_state("acme", us(2026, 3, 31)).spent_pico == 50
     assert book.tenant_state("acme", us(2026, 4, 1)).spent_pico == 0
 
@@ -124,7 +124,7 @@ def test_a_new_day_forgets_the_day_and_keeps_the_month():
     )
     noon_us = us(2026, 2, 10, 12, zone="Asia/Kolkata")
     book = book_of(quota, noon_us)
-    book.settle(take(book, 1, noon_us, cost_pico=70), 60)
+    book.settle(take(book, 1, noon_us, cost_pico=70), 60, at_us=noon_us)
     midnight_us = us(2026, 2, 11, zone="Asia/Kolkata")
     before, after = (book.tenant_state("acme", at) for at in (midnight_us - 1, midnight_us))
     assert (before.spent_today_pico, before.spent_pico) == (60, 60)
@@ -138,6 +138,19 @@ def test_an_end_after_midnight_is_spent_on_the_new_day_also_when_nobody_asked_me
     book.settle(hold, 60, at_us=us(2026, 2, 11) + 5)
     state = book.tenant_state("acme", us(2026, 2, 11, 1))
     assert (state.spent_today_pico, state.spent_pico) == (60, 60)
+
+
+def test_an_end_of_before_midnight_that_is_told_after_it_is_spent_on_the_day_it_was():
+    """As a restart would add it up: by the time of its settlement (ADM-1, step 3)."""
+    book = book_of(Quota(in_flight_limit=4, day_budget_pico=100), us(2026, 2, 28))
+    late, later = (take(book, number, us(2026, 2, 28, 23), cost_pico=70) for number in (1, 2))
+    book.tenant_state("acme", us(2026, 3, 1))  # the new day and month have begun
+    book.settle(late, 60, at_us=us(2026, 3, 1) - 1)
+    state = book.tenant_state("acme", us(2026, 3, 1))
+    assert (state.spent_today_pico, state.spent_pico, state.pending_pico) == (0, 0, 70)
+    book.settle(later, 50, at_us=us(2026, 3, 1))
+    state = book.tenant_state("acme", us(2026, 3, 1))
+    assert (state.spent_today_pico, state.spent_pico, state.pending_pico) == (50, 50, 0)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +189,7 @@ def test_a_day_budget_alone_makes_an_unpriced_model_refused():
 def test_the_minute_slides_to_the_microsecond():
     book = book_of(Quota(in_flight_limit=99, requests_per_minute=2), NOW_US)
     for number, at_us in enumerate((NOW_US, NOW_US + 10 * SECOND_US)):
-        book.settle(take(book, number, at_us, tokens=40), 0)
+        book.release(take(book, number, at_us, tokens=40))
     last_us = NOW_US + MINUTE_US - 1
     before, after = (book.tenant_state("acme", at_us) for at_us in (last_us, last_us + 1))
     assert (before.requests_in_minute, before.tokens_in_minute, before.requests_free_ms) == (
