@@ -1,6 +1,6 @@
 """What six windows of a rollout can see: the table of docs/control.md, for the page's `?`. Pure.
 
-Measured by `python -m benchmarks.power`: log-normal TTFT, 2 % of the canary's requests slower by the
+Measured by `python -m benchmarks.power`: log-normal TTFT, 2 % of the canary requests slower by the
 effect, 200 simulated rollouts a cell; a test holds the documents to these rows.
 """
 
