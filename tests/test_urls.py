@@ -13,7 +13,7 @@ from django.urls import get_resolver
 from tests.gateway.api.client import SmallGateway
 from tests.server import Server
 
-OPEN_API = {"/healthz": 200, "/readyz": 200, "/metrics": 200}
+OPEN_API = {"/healthz": 200, "/readyz": 200, "/metrics": 200, "/api/openapi.json": 200}
 OPEN_PAGES = {"": 302, "login": 200, "logout": 405, "theme": 405}
 
 ENDPOINTS = [

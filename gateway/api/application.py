@@ -26,6 +26,7 @@ from gateway.api.http import (
     BodyTooSlow,
     ClientGone,
     Endpoint,
+    Header,
     Receive,
     Request,
     Response,
@@ -37,6 +38,7 @@ from gateway.api.http import (
 )
 from gateway.api.native import Reports, Requests, Unknowns
 from gateway.api.openai import ChatCompletions, Models
+from gateway.api.openapi import PATH, OpenApi
 from gateway.api.operating import Operations
 from gateway.api.outcomes import Outcomes
 from gateway.api.ports import Ports
@@ -55,7 +57,7 @@ _PREFIXES = ("/v1/", "/api/v1/")
 _NATIVE_PREFIX = "/api/"
 OPERATIONS = "/api/v1/operations"
 CANCEL = "/cancel"
-_EXACT = frozenset({"/v1", "/api/v1", "/healthz", "/readyz", "/metrics"})
+_EXACT = frozenset({"/v1", "/api/v1", "/healthz", "/readyz", "/metrics", PATH})
 
 ForCaller = Callable[[Request, Caller], Awaitable[Response | None]]
 
@@ -87,35 +89,36 @@ class Application:
         chat = ChatCompletions(ports, body_limit_bytes)
         deciding = Deciding(ports, body_limit_bytes)
         cancelling = Cancelling(ports)
-        self.table = Table(
-            (
-                self._keyed("POST", "/v1/chat/completions", "chat_completions", chat),
-                self._keyed("GET", "/v1/models", "models", models.every),
-                self._keyed("GET", "/v1/models/{id}", "model", models.one),
-                self._keyed("POST", DECIDE, "decide", deciding),
-                self._keyed("GET", "/api/v1/requests/{id}", "request", requests.request),
-                self._keyed("POST", "/api/v1/requests/{id}/cancel", "cancel", cancelling.cancel),
-                self._keyed("GET", "/api/v1/requests/{id}/receipt", "receipt", requests.receipt),
-                self._keyed("GET", "/api/v1/requests/{id}/decision", "decision", requests.decision),
-                self._keyed("GET", "/api/v1/requests/{id}/proof", "proof", Proofs(ports).proof),
-                *(
-                    self._keyed("GET", path, path.rpartition("/")[2], report.report)
-                    for path in reports.PATHS
-                ),
-                self._keyed("POST", "/api/v1/requests/{id}/outcome", "outcome", outcomes.one),
-                self._keyed("POST", "/api/v1/outcomes", "outcomes", outcomes.bulk),
-                self._keyed("GET", "/api/v1/capabilities", "capabilities", matrix.shown),
-                self._keyed("GET", published.POLICIES, "policies", shown.policies),
-                self._keyed("GET", published.RATE_TABLES, "rate_tables", shown.rate_tables),
-                self._keyed("GET", published.FLEET, "fleet", shown.fleet),
-                self._keyed("GET", "/api/v1/unknowns", "unknowns", unknowns.listed),
-                self._keyed("GET", OPERATIONS, "operations", operating.listed),
-                self._keyed("POST", f"{OPERATIONS}/{{id}}", "operation", operating.perform),
-                _open("/healthz", "healthz", health.alive),
-                _open("/readyz", "readyz", health.ready),
-                _open("/metrics", "metrics", health.metrics),
-            )
+        endpoints = (
+            self._keyed("POST", "/v1/chat/completions", "chat_completions", chat),
+            self._keyed("GET", "/v1/models", "models", models.every),
+            self._keyed("GET", "/v1/models/{id}", "model", models.one),
+            self._keyed("POST", DECIDE, "decide", deciding),
+            self._keyed("GET", "/api/v1/requests/{id}", "request", requests.request),
+            self._keyed("POST", "/api/v1/requests/{id}/cancel", "cancel", cancelling.cancel),
+            self._keyed("GET", "/api/v1/requests/{id}/receipt", "receipt", requests.receipt),
+            self._keyed("GET", "/api/v1/requests/{id}/decision", "decision", requests.decision),
+            self._keyed("GET", "/api/v1/requests/{id}/proof", "proof", Proofs(ports).proof),
+            *(
+                self._keyed("GET", path, path.rpartition("/")[2], report.report)
+                for path in reports.PATHS
+            ),
+            self._keyed("POST", "/api/v1/requests/{id}/outcome", "outcome", outcomes.one),
+            self._keyed("POST", "/api/v1/outcomes", "outcomes", outcomes.bulk),
+            self._keyed("GET", "/api/v1/capabilities", "capabilities", matrix.shown),
+            self._keyed("GET", published.POLICIES, "policies", shown.policies),
+            self._keyed("GET", published.RATE_TABLES, "rate_tables", shown.rate_tables),
+            self._keyed("GET", published.FLEET, "fleet", shown.fleet),
+            self._keyed("GET", "/api/v1/unknowns", "unknowns", unknowns.listed),
+            self._keyed("GET", OPERATIONS, "operations", operating.listed),
+            self._keyed("POST", f"{OPERATIONS}/{{id}}", "operation", operating.perform),
+            _open("/healthz", "healthz", health.alive),
+            _open("/readyz", "readyz", health.ready),
+            _open("/metrics", "metrics", health.metrics),
+            _open(PATH, "openapi", self._document),
         )
+        self.table = Table(endpoints)
+        self._openapi = OpenApi(endpoints)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
@@ -162,6 +165,9 @@ class Application:
             metrics.responded(name, response.status)
             await request.respond(response, response.request_id or self._exchange_id())
 
+    async def _document(self, request: Request) -> Response:
+        return await self._openapi.shown(request)
+
     def _keyed(self, method: str, path: str, name: str, handler: ForCaller) -> Endpoint:
         """Returns an endpoint for whoever has a key with a scope of its part of the API."""
         scopes: tuple[str, ...] = (SCOPE_INFERENCE,)
@@ -197,16 +203,18 @@ class Application:
             handler=authenticated,
         )
 
-    def _failed(self, request: Request, failure: Failure) -> Response:
+    def _failed(
+        self, request: Request, failure: Failure, headers: tuple[Header, ...] = ()
+    ) -> Response:
         """Returns a failure in the format of the part of the API that was asked."""
         if request.path.startswith(_NATIVE_PREFIX):
-            return failed_natively(failure)
-        return failed(failure)
+            return failed_natively(failure, headers)
+        return failed(failure, headers)
 
     def _too_large(self, request: Request, hang_up: bool) -> Response:
         limit = self._body_limit_bytes
         failure = errors.of_http("BODY_TOO_LARGE", f"The body may have at most {limit} bytes.")
-        return failed(failure, ((b"connection", b"close"),) if hang_up else ())
+        return self._failed(request, failure, ((b"connection", b"close"),) if hang_up else ())
 
     async def _after_fault(self, request: Request, name: str, fault: Exception) -> Response | None:
         """Log where a fault happened, without its message: that could quote a prompt (SEC-1)."""

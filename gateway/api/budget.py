@@ -84,6 +84,11 @@ def is_budget_header(name: str) -> bool:
     return name in _HEADERS or name.startswith(f"x-{_TAG_PREFIX}")
 
 
+def header_readings() -> tuple[tuple[str, str], ...]:
+    """Returns each header that is read here but the tags, with what its value must be."""
+    return tuple((f"x-{plain}", wanted) for plain, (_, _, wanted) in _READINGS.items())
+
+
 def is_single_budget_header(name: str) -> bool:
     """Returns whether a lower-case header name is one that is read here and no tag."""
     return name in _HEADERS

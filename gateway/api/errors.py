@@ -61,6 +61,8 @@ _ENDINGS = MappingProxyType(
     }
 )
 _DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+_PENDING_ACTION = "Ask for the receipt by the request id; a retry would run it twice."
+_ENDED = "Look at the receipt before sending it again: it may have run."
 
 # The field of a request that a limit is about, by the limit's name.
 _FIELDS = MappingProxyType(
@@ -113,6 +115,12 @@ def of_http(code: str, message: str, *, allow: str | None = None) -> Failure:
     )
 
 
+def http_codes() -> tuple[tuple[str, int, str], ...]:
+    """Returns each of HTTP's own codes, and those of endings, with its status and advice."""
+    own = [(code, status, action) for code, (status, action) in _OF_HTTP.items()]
+    return (*own, ("RECEIPT_PENDING", 504, _PENDING_ACTION), (_DEADLINE_EXCEEDED, 504, _ENDED))
+
+
 def ledger_unavailable(request_id: str | None = None) -> Failure:
     """Returns the failure of a ledger that can't record: nothing was run (ADM-3)."""
     reason = REASONS["LEDGER_UNAVAILABLE"]
@@ -140,7 +148,7 @@ def end_not_recorded(request_id: str) -> Failure:
         status=504,
         code="RECEIPT_PENDING",
         message="The request ran; its receipt isn't durable yet, so its end is unknown.",
-        caller_action="Ask for the receipt by the request id; a retry would run it twice.",
+        caller_action=_PENDING_ACTION,
         request_id=request_id,
     )
 
@@ -187,7 +195,7 @@ def of_ending(
         status=http_status,
         code=error_code or status.upper(),
         message=message,
-        caller_action="Look at the receipt before sending it again: it may have run.",
+        caller_action=_ENDED,
         request_id=request_id,
         receipt=receipt,
     )

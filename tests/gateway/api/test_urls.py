@@ -31,6 +31,7 @@ URLS = {
     ("GET", "/healthz"): "",
     ("GET", "/readyz"): "",
     ("GET", "/metrics"): "",
+    ("GET", "/api/openapi.json"): "",
 }
 
 

@@ -1,0 +1,226 @@
+"""What each endpoint takes and gives, beside the table of URLs: the OpenAPI document's other half.
+
+An endpoint without a row here fails a test, and so does a row without its endpoint.
+"""
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from gateway.api import shapes
+from gateway.api.budget import header_readings
+from gateway.api.outcomes import Bulk, OutcomeBody
+from gateway.api.wire import ChatBody
+from gateway.operations.base import Done
+from gateway.policy.reasons import REASONS
+from gateway.reporting import (
+    BRIDGE_PARAMETERS,
+    COSTS_PARAMETERS,
+    FILTERS,
+    RELEASES_PARAMETERS,
+)
+from ledger.proof_files import Proof
+
+Tag = Literal["inference", "ledger", "reports", "operations", "health"]
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
+TEXT = "text/plain"
+TOML = "application/toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    name: str
+    what: str
+    place: Literal["query", "header"] = "query"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """One endpoint. `answer`: the type of a 200's JSON; None: an object whose fields grow.
+
+    `failures` are the statuses besides those that every endpoint of its kind has.
+    """
+
+    summary: str
+    tag: Tag
+    body: Any = None
+    body_needed: bool = True
+    answer: Any = None
+    content: tuple[str, ...] = (JSON,)
+    statuses: tuple[int, ...] = (200,)  # that carry `answer`
+    failures: tuple[int, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    headers: tuple[str, ...] = field(default=())
+
+
+ADMISSION = tuple(sorted({reason.http_status for reason in REASONS.values()}))
+RUNNING = (*ADMISSION, 410, 499, 502, 504)
+"""What a call that runs something may come to: refused, or accepted and ended without an answer."""
+
+BUDGET = (
+    *(Parameter(name=name, what=what, place="header") for name, what in header_readings()),
+    Parameter(name="idempotency-key", what="one execution, however often sent", place="header"),
+)
+_ANSWERED = ("x-weighbridge-route", "x-weighbridge-degraded", "x-weighbridge-simulated")
+
+
+def _named(names: tuple[str, ...], what: str = "see docs/reports.md") -> tuple[Parameter, ...]:
+    return tuple(Parameter(name=name, what=what) for name in dict.fromkeys(names))
+
+
+_PERIOD = {
+    "within": "1h, 6h, 24h, 7d, 30d or 90d, up to now",
+    "first": "a local day, included",
+    "last": "a local day, included",
+    "zone": "UTC, an offset such as +05:30, or a name",
+}
+
+
+def _report(names: tuple[str, ...]) -> tuple[Parameter, ...]:
+    said = {**dict.fromkeys(FILTERS, "a filter; repeated, any of its values"), **_PERIOD}
+    return tuple(
+        Parameter(name=name, what=said.get(name, "see docs/reports.md"))
+        for name in dict.fromkeys(names)
+    )
+
+
+_CHAT = Described(
+    summary="Answers a chat, whole or as a stream of server-sent events.",
+    tag="inference",
+    body=ChatBody,
+    answer=shapes.ChatCompletionShape,
+    content=(JSON, EVENTS),
+    failures=RUNNING,
+    parameters=BUDGET,
+    headers=_ANSWERED,
+)
+
+DESCRIBED = MappingProxyType(
+    {
+        ("POST", "/v1/chat/completions"): _CHAT,
+        ("GET", "/v1/models"): Described(
+            summary="Lists the logical models of the policy in force.",
+            tag="inference",
+            answer=shapes.ModelsShape,
+        ),
+        ("GET", "/v1/models/{id}"): Described(
+            summary="Shows one logical model.", tag="inference", answer=shapes.ModelShape
+        ),
+        ("POST", "/api/v1/decide"): Described(
+            summary="Says what would be decided on a chat now; nothing is held or recorded.",
+            tag="inference",
+            body=ChatBody,
+            answer=shapes.DryRun,
+            failures=(404,),
+            parameters=BUDGET[:-1],
+        ),
+        ("GET", "/api/v1/requests/{id}"): Described(
+            summary="Shows where a request is, and its attempts.",
+            tag="ledger",
+            answer=shapes.RequestShape,
+        ),
+        ("POST", "/api/v1/requests/{id}/cancel"): Described(
+            summary="Cancels a running request and says what became of the cancel.",
+            tag="inference",
+            answer=shapes.CancelShape,
+            statuses=(200, 202),
+        ),
+        ("GET", "/api/v1/requests/{id}/receipt"): Described(
+            summary="Shows a request's current receipt.", tag="ledger", answer=shapes.ReceiptShape
+        ),
+        ("GET", "/api/v1/requests/{id}/decision"): Described(
+            summary="Shows what was decided, or what would be by another policy or rate table.",
+            tag="ledger",
+            parameters=_named(("policy", "rates"), "decide again by this revision"),
+        ),
+        ("GET", "/api/v1/requests/{id}/proof"): Described(
+            summary="Proves that a receipt stands in the ledger.",
+            tag="ledger",
+            answer=Proof,
+            parameters=_named(("size", "root"), "of a checkpoint that was exported before"),
+        ),
+        ("GET", "/api/v1/costs"): Described(
+            summary="Costs, tokens and outcomes by up to three dimensions.",
+            tag="reports",
+            parameters=_report(COSTS_PARAMETERS),
+        ),
+        ("GET", "/api/v1/costs/bridge"): Described(
+            summary="What made one period cost more than another.",
+            tag="reports",
+            parameters=_report(BRIDGE_PARAMETERS),
+        ),
+        ("GET", "/api/v1/slo"): Described(
+            summary="Every objective with its burn, budget and rules.", tag="reports"
+        ),
+        ("GET", "/api/v1/releases"): Described(
+            summary="Compares two model identities or release arms.",
+            tag="reports",
+            parameters=_report(RELEASES_PARAMETERS),
+        ),
+        ("POST", "/api/v1/requests/{id}/outcome"): Described(
+            summary="Says what became of one answer.",
+            tag="ledger",
+            body=OutcomeBody,
+            answer=shapes.OutcomesTaken,
+            failures=(409, 503),
+        ),
+        ("POST", "/api/v1/outcomes"): Described(
+            summary="Says what became of many answers: all are taken, or none.",
+            tag="ledger",
+            body=Bulk,
+            answer=shapes.OutcomesTaken,
+            failures=(404, 409, 503),
+        ),
+        ("GET", "/api/v1/capabilities"): Described(
+            summary="What can be relied on behind each route.", tag="ledger"
+        ),
+        ("GET", "/api/v1/policies"): Described(
+            summary="Published and drafted route policies, or one, or two compared.",
+            tag="operations",
+            failures=(404,),
+            parameters=_named(("revision", "compared_with"), "a revision"),
+        ),
+        ("GET", "/api/v1/rate-tables"): Described(
+            summary="Published and drafted rate tables, or one, or two compared.",
+            tag="operations",
+            failures=(404,),
+            parameters=_named(("version", "compared_with"), "a version"),
+        ),
+        ("GET", "/api/v1/fleet"): Described(
+            summary="What is in force, as a fleet file.", tag="operations", content=(TOML,)
+        ),
+        ("GET", "/api/v1/unknowns"): Described(
+            summary="The open unknowns with their age and the money at risk.", tag="ledger"
+        ),
+        ("GET", "/api/v1/operations"): Described(
+            summary="Lists every operation with its role and fields.",
+            tag="operations",
+            answer=shapes.OperationsShape,
+        ),
+        ("POST", "/api/v1/operations/{id}"): Described(
+            summary="Does an operation, which the audit log attributes to the key.",
+            tag="operations",
+            body=dict[str, Any],
+            body_needed=False,
+            answer=Done,
+            failures=(409, 422, 503),
+        ),
+        ("GET", "/healthz"): Described(
+            summary="Says that the process runs.", tag="health", answer=shapes.AliveShape
+        ),
+        ("GET", "/readyz"): Described(
+            summary="Says whether requests are taken, and each reason why not.",
+            tag="health",
+            answer=shapes.ReadyShape,
+            statuses=(200, 503),
+        ),
+        ("GET", "/metrics"): Described(
+            summary="Metrics in Prometheus' text format.", tag="health", content=(TEXT,)
+        ),
+        ("GET", "/api/openapi.json"): Described(
+            summary="This document.", tag="health", answer=dict[str, Any]
+        ),
+    }
+)

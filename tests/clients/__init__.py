@@ -1,0 +1,1 @@
+"""Clients of others against a running server: what they rely on, as they ask for it."""
