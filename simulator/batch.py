@@ -156,18 +156,18 @@ def simulate(
     *,
     progress: Callable[[float], None] | None = None,
 ) -> SimulationResult:
-    """Return how every job ends on one replica; `progress` hears the share that is done.
+    """Return how every job ends on one replica; `progress` hears the share that has arrived.
 
     Raises OverflowError where times leave the range of MAX_PS: rebase a longer trace.
     """
     state = load(jobs, config, model)
-    core = stepping(state)
+    core = stepping(state, leaps=True)
     next(core)
     if progress is not None and len(jobs):
         begin, end = int(jobs.arrival_ps.min()), int(jobs.arrival_ps.max())
         for part in range(1, PROGRESS_SLICES):
             core.send(begin + (end - begin) * part // PROGRESS_SLICES)
-            progress(len(state.ended) / len(jobs))
+            progress(1.0 - len(state.pending) / len(jobs))
     core.send(MAX_PS - 1)
     if state.running or state.pending or state.queue or state.urgent:
         raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")

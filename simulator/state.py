@@ -10,6 +10,7 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from heapq import heapify, heappush
+from struct import pack
 
 from simulator.kv import PrefixCache
 from simulator.scheduler import ReplicaConfig
@@ -114,7 +115,8 @@ class ReplicaState:
 
     def flush_log(self) -> None:
         """Move the log to compact storage, which would be slow to append to one by one."""
-        self.log_store.extend(self.log)
+        # Several times as fast as extending it by a list.
+        self.log_store.frombytes(pack(f"{len(self.log)}q", *self.log))
         self.log.clear()
 
     def offset(self, slot: int) -> int:
