@@ -67,7 +67,7 @@ def load(connection: sqlite3.Connection) -> Configuration:
     ]
     if not tables:
         raise NotConfigured("no rate table is published; run `make demo` or publish one")
-    results, evaluations_seq = stored.evaluations(connection)
+    evaluations, evaluations_seq = evaluations_of(connection)
     revisions, predictions_seq = predictions(connection)
     taught = with_learned(policy, newest(map(learned_of, revisions)))
     return Configuration(
@@ -76,20 +76,27 @@ def load(connection: sqlite3.Connection) -> Configuration:
         models={model.name: model for model in policy.models},
         identities={row.identity_id: row for row in stored.identities(connection)},
         rate_tables=tuple(sorted(tables, key=lambda table: table.effective_from_us)),
-        evaluations=tuple(
-            Evaluation(
-                suite=row.suite,
-                identity_id=row.identity_id,
-                score_milli=row.score_milli,
-                passed=bool(row.passed),
-            )
-            for row in results
-        ),
+        evaluations=evaluations,
         evaluations_seq=evaluations_seq,
         tokenizer_revisions=tuple(sorted({route.tokenizer_revision for route in policy.routes})),
         taught=taught,
         predictions_seq=predictions_seq,
     )
+
+
+def evaluations_of(connection: sqlite3.Connection) -> tuple[tuple[Evaluation, ...], int]:
+    """Return (all evidence in the ledger's order, the chain position up to which it was read)."""
+    results, upto_seq = stored.evaluations(connection)
+    found = tuple(
+        Evaluation(
+            suite=row.suite,
+            identity_id=row.identity_id,
+            score_milli=row.score_milli,
+            passed=bool(row.passed),
+        )
+        for row in results
+    )
+    return found, upto_seq
 
 
 def learned_of(record: PredictionRevision) -> Learned:

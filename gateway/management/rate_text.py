@@ -88,12 +88,16 @@ def _price(meter: str, amount: int) -> str:
     return units_text(amount if meter == "request" else amount * MICRO_PICO)
 
 
-def _hours(windows: Sequence[Window]) -> str:
-    spans = [
+def hours_text(windows: Sequence[Window]) -> str:
+    """The hours of the day at which a rate holds; "" where it always does."""
+    return ", ".join(
         f"{_clock(window.from_second)}-{_clock(window.to_second)} UTC{_offset(window)}"
         for window in windows
-    ]
-    return f"{', '.join(spans)}: " if spans else ""
+    )
+
+
+def _hours(windows: Sequence[Window]) -> str:
+    return f"{hours_text(windows)}: " if windows else ""
 
 
 def _clock(second: int) -> str:

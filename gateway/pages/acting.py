@@ -1,5 +1,6 @@
 """The console's one way to change something: a form's POST becomes an operation (SEC-2)."""
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -12,6 +13,9 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from gateway.auth_roles import require_role, role_of
+from gateway.fleet_file.document import TEXT_LIMIT_BYTES
+from gateway.fleet_file.named import instant_us
+from gateway.fleet_file.positions import BadToml, parse
 from gateway.operations import anywhere
 from gateway.operations.base import Actor, Done, Refused
 from gateway.operations.registry import OPERATIONS, read
@@ -66,8 +70,8 @@ def tree_of(form: QueryDict, name: str) -> dict[str, Any]:
     """A form's fields as the operation's: what is left empty is left out.
 
     `quota.time_zone` is a field within `quota`; of a name ending in `[]` every value is taken; one
-    ending in `:json` is JSON text. Numbers come as text and are read as the operation declares.
-    ValueError, naming the field, for what can't be read.
+    ending in `:json` is JSON text, in `:toml` TOML. Numbers come as text and are read as the
+    operation declares. ValueError, naming the field, for what can't be read.
     """
     kind = OPERATIONS.get(name)
     if len(form) > FIELDS_LIMIT:
@@ -81,7 +85,7 @@ def tree_of(form: QueryDict, name: str) -> dict[str, Any]:
         place = tree
         for parent in parents:
             place = place.setdefault(parent, {})
-        place[leaf.removesuffix("[]").removesuffix(":json")] = _value(key, given)
+        place[leaf.removesuffix("[]").partition(":")[0]] = _value(key, given)
     if kind is None:
         return tree
     try:
@@ -95,9 +99,33 @@ def tree_of(form: QueryDict, name: str) -> dict[str, Any]:
 def _value(key: str, given: list[str]) -> Any:
     if key.endswith("[]"):
         return given
-    if not key.endswith(":json"):
+    name, _, kind = key.partition(":")
+    if not kind:
         return given[-1]
     try:
-        return msgspec.json.decode(given[-1])
+        return _toml(given[-1]) if kind == "toml" else msgspec.json.decode(given[-1])
     except msgspec.DecodeError as problem:
-        raise ValueError(f"{key.removesuffix(':json')} is no JSON: {problem}") from problem
+        raise ValueError(f"{name} is no JSON: {problem}") from problem
+    except BadToml as problem:
+        raise ValueError(f"{name} is no TOML: {problem}") from problem
+    except RecursionError as problem:
+        raise ValueError(f"{name} is nested too deeply") from problem
+
+
+def _toml(text: str) -> Any:
+    """The tree of a TOML text, its moments in microseconds."""
+    if len(text.encode()) > TEXT_LIMIT_BYTES:
+        raise ValueError(f"the text is longer than {TEXT_LIMIT_BYTES:,} bytes")
+    return _in_microseconds(parse(text)[0])
+
+
+def _in_microseconds(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _in_microseconds(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_in_microseconds(value) for value in tree]
+    if isinstance(tree, datetime):
+        if tree.tzinfo is None:
+            raise ValueError(f"{tree.isoformat()} has no zone: end it in Z or an offset")
+        return instant_us(tree)
+    return tree

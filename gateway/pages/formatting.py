@@ -92,6 +92,11 @@ def price(micro_per_mtok: int | None) -> str:
     return units(None if micro_per_mtok is None else micro_per_mtok * 1_000_000, places=2)
 
 
+def milli(value: int | None) -> str:
+    """Thousandths as a decimal: 850 -> "0.850"."""
+    return NONE if value is None else f"{value // 1000}.{value % 1000:03d}"
+
+
 def percent(part: int, whole: int, places: int = 1) -> str:
     """part / whole in per cent, rounded half up; a dash where the whole is 0."""
     if not whole:

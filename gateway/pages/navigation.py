@@ -36,12 +36,32 @@ ENTRIES: tuple[Entry, ...] = (
         url_name="unknowns", label="Unknowns", question="What may have run, and what hangs on it?"
     ),
     Entry(
+        url_name="routes",
+        label="Routes",
+        question="Which routes take requests, and what room is left?",
+    ),
+    Entry(
+        url_name="policies",
+        label="Policies",
+        question="What may routing follow, and what changed?",
+        also=("policy", "policies-compare"),
+    ),
+    Entry(
+        url_name="rates",
+        label="Rates",
+        question="What does a token cost, since when?",
+        also=("rate-table", "rates-compare", "rates-history"),
+    ),
+    Entry(
         url_name="tenants",
         label="Tenants",
         question="Who may use how much, and what is left of it?",
         also=("tenant",),
     ),
     Entry(url_name="audit-log", label="Audit log", question="Who changed what, when and why?"),
+    Entry(
+        url_name="health", label="Health", question="What is wrong with the ledger, and what to do?"
+    ),
 )
 
 

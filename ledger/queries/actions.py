@@ -1,11 +1,14 @@
 """Control actions: who changed what, and why."""
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ledger.reading import fetch, fetch_one
 from ledger.records import ControlAction
 from ledger.rows import Stored, record_of, select, stored
+
+SUBJECTS_LIMIT = 1_000
 
 
 def latest_action(connection: sqlite3.Connection, action: str) -> ControlAction | None:
@@ -26,6 +29,19 @@ def drained_routes(connection: sqlite3.Connection) -> frozenset[str]:
         "GROUP BY subject)"
     )
     return frozenset(row[0] for row in fetch(connection, sql))
+
+
+def last_of_each(
+    connection: sqlite3.Connection, actions: Sequence[str]
+) -> dict[str, ControlAction]:
+    """The last action on each subject, of those with one of these names, by subject."""
+    places = ",".join("?" * len(actions))
+    sql = (
+        f"{select(ControlAction)} WHERE seq IN (SELECT max(seq) FROM control_action "  # noqa: S608 - places alone
+        f"WHERE action IN ({places}) GROUP BY subject) LIMIT {SUBJECTS_LIMIT}"
+    )
+    found = [record_of(ControlAction, row) for row in fetch(connection, sql, actions)]
+    return {each.subject: each for each in found}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from ledger.records import (
     RoutePolicyRecord,
     Tenant,
 )
-from ledger.rows import record_of, select
+from ledger.rows import Stored, record_of, select, stored
 
 R = TypeVar("R", bound=Record)
 
@@ -47,6 +47,15 @@ def policy(connection: sqlite3.Connection, revision: str) -> RoutePolicyRecord |
 def policies(connection: sqlite3.Connection) -> list[RoutePolicyRecord]:
     """Every published policy revision, the oldest first."""
     return _all(connection, RoutePolicyRecord, f"{select(RoutePolicyRecord)} ORDER BY seq")
+
+
+def policies_before(
+    connection: sqlite3.Connection, before_seq: int | None, limit: int
+) -> list[Stored[RoutePolicyRecord]]:
+    """Published policy revisions from before a place in the chain, the newest first."""
+    sql = f"{select(RoutePolicyRecord)} WHERE seq < ? ORDER BY seq DESC LIMIT ?"
+    rows = fetch(connection, sql, (2**63 - 1 if before_seq is None else before_seq, limit))
+    return [stored(RoutePolicyRecord, row) for row in rows]
 
 
 def rate_table_in_effect(connection: sqlite3.Connection, at_us: int) -> RateTableRecord | None:

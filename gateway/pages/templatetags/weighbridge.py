@@ -22,6 +22,7 @@ register.filter("units", formatting.units)
 register.filter("aligned", formatting.aligned)
 register.filter("signed", formatting.signed)
 register.filter("price", formatting.price)
+register.filter("milli", formatting.milli)
 register.filter("short_id", formatting.short_id)
 
 # Drawn in a 12 x 12 box: each state has a shape of its own, so that colour is never the only sign.
