@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl
 
 from gateway.policy.values import CapacitySnapshot, Route
+from gateway.providers.simulated_queue import Front
 from simulator.profiles import Profile, profile
 from simulator.scheduler import ReplicaConfig, Snapshot
 from simulator.timing import PS_PER_US, TimeModel
 
 REPLICAS_LIMIT = 64
+NOBODY = Front(requests=0, input_tokens=0, oldest_wait_ps=0)
 PRIORITY_RANK = {"interactive": 0, "normal": 1, "batch": 2}
 
 
@@ -53,20 +55,28 @@ def backend_of(route: Route) -> SimulatedBackend:
 
 
 def capacity(
-    route_id: str, revision: int, observed_at_us: int, parts: Sequence[Snapshot]
+    route_id: str,
+    revision: int,
+    observed_at_us: int,
+    parts: Sequence[Snapshot],
+    front: Front = NOBODY,
 ) -> CapacitySnapshot:
-    """Return the replicas' loads added up. KV room is that of the roomiest: a request needs one.
+    """Return the loads of the replicas and of the queue in front of them, added up.
 
-    queue_p95_us is the oldest wait: a bound that is never too low.
+    KV room is that of the roomiest: a request needs one. The tokens waiting are those at the
+    replica with the fewest and its share of those in front, rounded up. queue_p95_us is the oldest
+    wait: a bound that is never too low.
     """
-    oldest_wait_us = max(part.oldest_wait_ps for part in parts) // PS_PER_US
+    oldest_wait_ps = max(front.oldest_wait_ps, *(part.oldest_wait_ps for part in parts))
+    oldest_wait_us = oldest_wait_ps // PS_PER_US
+    share_tokens = -(-front.input_tokens // len(parts))
     return CapacitySnapshot(
         route_id=route_id,
         revision=revision,
         observed_at_us=observed_at_us,
-        waiting_requests=sum(part.waiting_requests for part in parts),
+        waiting_requests=front.requests + sum(part.waiting_requests for part in parts),
         running_requests=sum(part.running_requests for part in parts),
-        waiting_input_tokens=min(part.waiting_input_tokens for part in parts),
+        waiting_input_tokens=share_tokens + min(part.waiting_input_tokens for part in parts),
         reserved_kv_tokens=sum(part.reserved_kv_tokens for part in parts),
         free_kv_tokens=max(part.free_kv_tokens for part in parts),
         recent_output_tokens_per_second=round(

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,11 +25,12 @@ from gateway.providers.outcomes import (
 from gateway.providers.said import FinishReason
 from gateway.providers.simulated import PRIORITY_RANK, backend_of, capacity
 from gateway.providers.simulated_answer import script_of
+from gateway.providers.simulated_queue import FrontQueue, Place
 from gateway.schemas import matches_schema
 from gateway.submission import Delta
 from ledger.rates import Usage
 from simulator.engine import Replica
-from simulator.live import LiveReplica, TokenStream
+from simulator.live import LiveReplica, sleep_ps
 from simulator.scheduler import Finished, Job
 from simulator.timing import PS_PER_US
 
@@ -41,40 +42,56 @@ REMEMBERED_JOBS = 16_384
 """How many jobs the provider can still tell of when it is asked (PRV-3)."""
 ID_PREFIX = "sim-"
 GONE = "SIMULATOR_RESTARTED"
+NO_GAPS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
     """What is kept of a job to tell what became of it: no text, and nothing of its call."""
 
-    stream: TokenStream
+    place: Place
     finish: FinishReason
 
 
 class SimulatedRoute:
-    """The replicas behind one route, each run by a task of its own."""
+    """The replicas behind one route and the queue in front of them, each run by its own task."""
 
-    def __init__(self, route: Route, clock: Clock, time_scale: float, first_revision: int) -> None:
+    def __init__(
+        self,
+        route: Route,
+        clock: Clock,
+        sleep: Callable[[int], Awaitable[None]],
+        time_scale: float,
+        first_revision: int,
+    ) -> None:
         backend = backend_of(route)
         self.route_id = route.route_id
-        self.address = route.address
+        self.address, self.queue_limit = route.address, route.queue_limit
         self._revision = first_revision
         self._clock = clock
+
+        def now_ps() -> int:
+            return clock.now_us() * PS_PER_US
+
         self.replicas = [
             LiveReplica(
                 Replica(backend.config, backend.model, retain_finished=RETAINED_JOBS),
-                lambda: clock.now_us() * PS_PER_US,
+                now_ps,
+                sleep,
                 time_scale=time_scale,
             )
             for _ in range(backend.replicas)
         ]
-
-    def least_loaded(self) -> LiveReplica:
-        return min(self.replicas, key=lambda live: live.replica.outstanding)
+        self.queue = FrontQueue(
+            self.replicas, now_ps, sleep, time_scale=time_scale, limit=route.queue_limit
+        )
 
     def snapshot(self) -> CapacitySnapshot:
+        """Return the replicas' load and what waits in front of them, now (SCH-2)."""
         parts = [live.snapshot() for live in self.replicas]
-        taken = capacity(self.route_id, self._revision, self._clock.now_us(), parts)
+        taken = capacity(
+            self.route_id, self._revision, self._clock.now_us(), parts, self.queue.front()
+        )
         self._revision += 1
         return taken
 
@@ -89,8 +106,10 @@ class SimulatorProvider:
         clock: Clock,
         time_scale: float,
         first_revision: Callable[[str], int],
+        sleep: Callable[[int], Awaitable[None]] = sleep_ps,
     ) -> None:
-        self._clock = clock
+        """`sleep` waits for so many picoseconds of `clock`: tests give those of virtual time."""
+        self._clock, self._sleep = clock, sleep
         self._time_scale = time_scale
         self._first_revision = first_revision
         self._routes: dict[str, SimulatedRoute] = {}
@@ -102,12 +121,11 @@ class SimulatorProvider:
     def reconfigure(self, routes: Iterable[Route]) -> Sequence[asyncio.Task[None]]:
         """Serve these routes from now on; return the tasks of those that are new or moved.
 
-        A route with another address gets new replicas; what runs on the old ones ends there.
+        A route with another address or queue limit gets new replicas; what is on the old ones
+        ends there.
         """
         opened = [
-            SimulatedRoute(
-                route, self._clock, self._time_scale, self._first_revision(route.route_id)
-            )
+            self._opened(route)
             for route in routes
             if route.provider_kind == "simulator" and not self._serves(route)
         ]
@@ -117,21 +135,36 @@ class SimulatorProvider:
             for simulated in opened
             for index, live in enumerate(simulated.replicas)
         ]
+        started += [
+            asyncio.create_task(simulated.queue.run(), name=f"simulator {simulated.route_id}.queue")
+            for simulated in opened
+        ]
         self.tasks += started
         return started
 
+    def _opened(self, route: Route) -> SimulatedRoute:
+        first_revision = self._first_revision(route.route_id)
+        return SimulatedRoute(route, self._clock, self._sleep, self._time_scale, first_revision)
+
     def _serves(self, route: Route) -> bool:
         known = self._routes.get(route.route_id)
-        return known is not None and known.address == route.address
+        return known is not None and (known.address, known.queue_limit) == (
+            route.address,
+            route.queue_limit,
+        )
 
     def start(self, call: Call) -> "SimulatedAttempt":
-        live = self._routes[call.route.route_id].least_loaded()
-        attempt = SimulatedAttempt(call, live, self._clock, self._time_scale)
+        queue = self._routes[call.route.route_id].queue
+        attempt = SimulatedAttempt(call, queue, self._clock, self._time_scale)
         self._jobs[call.attempt_id] = attempt.remembered()
         if len(self._jobs) > REMEMBERED_JOBS:
             self._jobs.popitem(last=False)
             self._forgot = True
         return attempt
+
+    def queue_of(self, route_id: str) -> FrontQueue:
+        """Return the queue in front of a route's replicas."""
+        return self._routes[route_id].queue
 
     def capabilities(self, route: Route) -> Capabilities:
         return SIMULATOR
@@ -164,37 +197,44 @@ class SimulatorProvider:
 
 
 class SimulatedAttempt:
-    """One job on one replica, its tokens as text."""
+    """One job, waiting in front or on one replica, its tokens as text."""
 
-    def __init__(self, call: Call, live: LiveReplica, clock: Clock, time_scale: float) -> None:
-        self._call, self._live, self._clock, self._time_scale = call, live, clock, time_scale
+    def __init__(self, call: Call, queue: FrontQueue, clock: Clock, time_scale: float) -> None:
+        self._call, self._queue, self._clock, self._time_scale = call, queue, clock, time_scale
         self._seed = call.attempt_id if call.seed is None else str(call.seed)
         self._script = script_of(call, self._seed)
         self._cancel_reason: str | None = None
         self._cancel_sent_us = 0
         self._cancelling: asyncio.Task[Finished | None] | None = None
-        self._stream: TokenStream = live.submit(
+        self._place = queue.submit(
             Job(
                 job_id=call.attempt_id,
-                arrival_ps=0,  # the live replica sets it to now
+                arrival_ps=0,  # the live replica sets it to when it begins there
                 input_tokens=call.input_tokens,
                 output_tokens=len(self._script.texts),
                 priority=PRIORITY_RANK[call.priority],
-            )
+            ),
+            call.tenant_id,
         )
 
     async def events(self) -> AsyncIterator[Delta | Outcome]:
-        async for index in self._stream:
-            yield self._script.piece(index)
-        yield self._outcome(await self._stream.ended())
+        stream = await self._place.begun()
+        if stream is not None:
+            async for index in stream:
+                yield self._script.piece(index)
+            await stream.ended()
+        finished = self._place.finished
+        if finished is None:
+            raise RuntimeError(f"{self._call.attempt_id} left the simulator without an end")
+        yield self._outcome(finished)
 
     def remembered(self) -> Remembered:
-        return Remembered(stream=self._stream, finish=self._script.finish)
+        return Remembered(place=self._place, finish=self._script.finish)
 
     def cancel(self, reason: str) -> None:
         if self._cancelling is None:
             self._cancel_reason, self._cancel_sent_us = reason, self._clock.now_us()
-            self._cancelling = asyncio.ensure_future(self._live.cancel(self._call.attempt_id))
+            self._cancelling = asyncio.ensure_future(self._queue.cancel(self._place))
 
     def _outcome(self, finished: Finished) -> Outcome:
         usage = usage_of(self._call.input_tokens, finished)
@@ -214,10 +254,11 @@ class SimulatedAttempt:
                 provider_request_id=ID_PREFIX + self._call.attempt_id,
                 reason=self._cancel_reason or "backend",
             )
-        return Rejected(usage=usage, reason="PROVIDER_REFUSED")
+        return _refused(usage, finished)
 
     def _timings(self, finished: Finished) -> Timings:
-        gaps_ps = inter_token_ps(self._live.replica, finished)
+        live = self._place.live
+        gaps_ps = inter_token_ps(live.replica, finished) if live is not None else NO_GAPS
         return timings_of(finished, gaps_ps, self._time_scale)
 
     def _schema_valid(self) -> bool | None:
@@ -236,21 +277,27 @@ def usage_of(input_tokens: int, finished: Finished) -> Usage:
 
 def ended_as(job: Remembered, attempt_id: str) -> Outcome | None:
     """Return a remembered job's end, without its times; None while it runs."""
-    finished = job.stream.finished
+    finished = job.place.finished
     if finished is None:
         return None
-    usage, named = usage_of(job.stream.job.input_tokens, finished), ID_PREFIX + attempt_id
+    usage, named = usage_of(job.place.job.input_tokens, finished), ID_PREFIX + attempt_id
     if finished.outcome == "completed":
         return Completed(usage=usage, provider_request_id=named, finish_reason=job.finish)
     if finished.outcome == "cancelled":
         return Cancelled(usage=usage, provider_request_id=named, reason="CANCELLED")
-    return Rejected(usage=usage, reason="PROVIDER_REFUSED")
+    return _refused(usage, finished)
+
+
+def _refused(usage: Usage, finished: Finished) -> Rejected:
+    """Return the end of a job that never ran: shed by a full queue, or larger than any replica."""
+    shed = finished.outcome == "shed"
+    return Rejected(usage=usage, reason="PROVIDER_OVERLOADED" if shed else "PROVIDER_REFUSED")
 
 
 def inter_token_ps(replica: Replica, finished: Finished) -> NDArray[np.int64]:
     """Return the gaps between the tokens of an ended job, in ps; none where it got no token."""
     if finished.first_token_ps is None:
-        return np.empty(0, np.int64)
+        return NO_GAPS
     return replica.inter_token_ps(finished.job_id)
 
 
