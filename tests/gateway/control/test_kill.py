@@ -33,7 +33,7 @@ def test_an_evaluator_killed_again_and_again_comes_to_what_one_left_alone_comes_
     fleet: Fleet, tmp_path
 ):
     for step in range(STEPS):
-        slow = 5 if step in (1, 2, 9) else 0
+        slow = 40 if step in (1, 2, 9) else 0
         pour(fleet, experiment_one(NOW_US + (step - 1) * STEP_US, times=10, slow=slow))
     (tmp_path / "alone").mkdir()
     alone = fleet.copy_to(tmp_path / "alone")
