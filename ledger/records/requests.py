@@ -71,8 +71,13 @@ class Attempt(Record, frozen=True, kw_only=True):
 
 class AttemptEvent(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "attempt_event"
-    VERSION: ClassVar[int] = 2
-    SINCE: ClassVar[dict[str, int]] = {"rate_key": 2, "usage_convention": 2, "usage_json": 2}
+    VERSION: ClassVar[int] = 3
+    SINCE: ClassVar[dict[str, int]] = {
+        "rate_key": 2,
+        "usage_convention": 2,
+        "usage_json": 2,
+        "service_tier": 3,
+    }
     INDEXES: ClassVar[Indexes] = (Index("attempt_event_request", "request_id"),)
     attempt_id: str
     request_id: str
@@ -89,6 +94,7 @@ class AttemptEvent(Record, frozen=True, kw_only=True):
     rate_key: str | None = None  # the rate that priced it: each attempt has its own (CST-8)
     usage_convention: str | None = None  # as on the receipt
     usage_json: str | None = None  # as on the receipt
+    service_tier: str | None = None  # the provider's word for where it ran, if it said one
 
 
 class Settlement(Record, frozen=True, kw_only=True):
