@@ -97,6 +97,8 @@ class Desk:
             max_cost_pico = quota.default_max_cost_pico
         if submission.deadline_ms is not None:
             deadline_us = submission.deadline_ms * 1_000
+        elif submission.patience_ms is not None:
+            deadline_us = min(deadline_us, submission.patience_ms * 1_000)
         if submission.max_cost_pico is not None:
             max_cost_pico = submission.max_cost_pico
         return Budget(

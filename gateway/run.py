@@ -145,6 +145,10 @@ class Run:
         return self.answering.route.identity_id
 
     @property
+    def handed_over_us(self) -> int | None:
+        return self.legs[0].started_us
+
+    @property
     def simulated(self) -> bool:
         return self.answering.route.provider_kind == "simulator"
 

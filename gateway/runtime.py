@@ -30,6 +30,7 @@ from gateway.operations import anywhere
 from gateway.operations.executor import Executor
 from gateway.operations.local_socket import LocalSocket
 from gateway.policy.breaking import Breaker
+from gateway.policy.values import TenantState
 from gateway.providers.base import Provider
 from gateway.providers.kserve import KServeProvider
 from gateway.providers.openai import OpenAIProvider
@@ -178,6 +179,12 @@ class Runtime:
 
     def models(self) -> tuple[str, ...]:
         return tuple(sorted(self.journey.desk.configuration.models))
+
+    def allowance(self, tenant_id: str) -> TenantState | None:
+        book = self.journey.desk.book
+        if book.quota(tenant_id) is None:
+            return None
+        return book.tenant_state(tenant_id, self.clock.now_us(), tokens=1)
 
     def reader(self) -> sqlite3.Connection:
         return reader(self._ledger)

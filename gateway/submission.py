@@ -68,6 +68,7 @@ class Submission:
     max_output_tokens: int | None = None
     max_total_tokens: int | None = None
     deadline_ms: int | None = None
+    patience_ms: int | None = None  # the caller is gone after it: bounds a deadline by default
     max_cost_pico: int | None = None
     priority: Priority = "interactive"
     user_path: UserPath = "interactive"

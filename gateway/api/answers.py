@@ -13,7 +13,7 @@ import orjson
 from gateway.api.choices import Gathered, call_delta
 from gateway.api.http import Header
 from gateway.api.ports import Run
-from gateway.api.sse import event
+from gateway.api.sse import DONE, event
 from gateway.ids import completion_id
 from gateway.submission import Delta
 from ledger.receipt_cost import read_meters
@@ -62,21 +62,21 @@ class Chunks:
         return self._event(_choice(index, {}, finish_reason))
 
     def last(self, index: int, finish_reason: str, receipts: Receipts) -> bytes:
-        """Returns what stands before [DONE]: the finish, then the usage where it was asked for.
+        """Returns the end: the finish, the usage where it was asked for, and [DONE].
 
-        The very last chunk carries the receipts, which are durable by then (LED-1).
+        The last chunk carries the receipts, which are durable by then (LED-1).
         """
         choice = _choice(index, {}, finish_reason)
         finish = {**self._head, "choices": [choice], **self._usage}
         if not self._include_usage:
-            return event(orjson.dumps({**finish, **_receipts_field(receipts)}))
+            return event(orjson.dumps({**finish, **receipts_field(receipts)})) + DONE
         usage = {
             **self._head,
             "choices": [],
             "usage": usage_json(*(receipt for receipt, _ in receipts)),
-            **_receipts_field(receipts),
+            **receipts_field(receipts),
         }
-        return event(orjson.dumps(finish)) + event(orjson.dumps(usage))
+        return event(orjson.dumps(finish)) + event(orjson.dumps(usage)) + DONE
 
     def _event(self, choice: dict[str, Any]) -> bytes:
         return event(orjson.dumps({**self._head, "choices": [choice], **self._usage}))
@@ -105,7 +105,7 @@ def completion_body(run: Run, choices: Sequence[tuple[Gathered, str]], receipts:
                 for index, (gathered, finish_reason) in enumerate(choices)
             ],
             "usage": usage_json(*(receipt for receipt, _ in receipts)),
-            **_receipts_field(receipts),
+            **receipts_field(receipts),
         }
     )
 
@@ -147,7 +147,7 @@ def run_headers(runs: Sequence[Run]) -> tuple[Header, ...]:
     return tuple(headers)
 
 
-def _receipts_field(receipts: Receipts) -> dict[str, Any]:
+def receipts_field(receipts: Receipts) -> dict[str, Any]:
     if len(receipts) == 1:
         return {"receipt": receipts[0][1]}
     return {"receipts": [as_json for _, as_json in receipts]}

@@ -14,10 +14,12 @@ from gateway.api.auth import (
     SCOPE_RECEIPTS,
     SCOPE_REPORTS,
 )
+from gateway.api.calls import Calls
 from gateway.api.cancelling import Cancelling
 from gateway.api.capabilities import CapabilityMatrix
 from gateway.api.deciding import DECIDE, Deciding
 from gateway.api.errors import Failure
+from gateway.api.forms import CHAT
 from gateway.api.headers import repeated_problem
 from gateway.api.health import Health
 from gateway.api.http import (
@@ -37,7 +39,7 @@ from gateway.api.http import (
     allowed_methods,
 )
 from gateway.api.native import Reports, Requests, Unknowns
-from gateway.api.openai import ChatCompletions, Models
+from gateway.api.openai import Models
 from gateway.api.openapi import PATH, OpenApi
 from gateway.api.operating import Operations
 from gateway.api.outcomes import Outcomes
@@ -86,7 +88,7 @@ class Application:
         outcomes = Outcomes(ports, body_limit_bytes)
         operating = Operations(ports, body_limit_bytes)
         matrix, shown = CapabilityMatrix(ports), published.Published(ports)
-        chat = ChatCompletions(ports, body_limit_bytes)
+        chat = Calls(ports, body_limit_bytes, CHAT)
         deciding = Deciding(ports, body_limit_bytes)
         cancelling = Cancelling(ports)
         endpoints = (

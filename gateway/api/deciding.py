@@ -13,11 +13,11 @@ from gateway.api.budget import read_budget
 from gateway.api.decisions import decision_view, optional_units, tenant_view
 from gateway.api.headers import encoding_problem
 from gateway.api.http import Request, Response
-from gateway.api.openai import no_such_model, submissions
 from gateway.api.ports import Ports
 from gateway.api.problems import Problem
 from gateway.api.receipts import iso_time
 from gateway.api.replies import failed_natively
+from gateway.api.submitting import no_such_model, submissions
 from gateway.api.wire import read_chat_request
 from gateway.desk import Considered
 from gateway.policy.reasons import REASONS

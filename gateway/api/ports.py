@@ -9,6 +9,7 @@ from gateway.clock import Clock
 from gateway.desk import Considered
 from gateway.idempotency import Claims
 from gateway.operations.base import Actor, Done, Operation, Refused
+from gateway.policy.values import TenantState
 from gateway.submission import Delta, Ended, Refusal, Submission
 from ledger.records import Record
 
@@ -32,6 +33,11 @@ class Run(Protocol):
     def simulated(self) -> bool: ...
     @property
     def degraded_from(self) -> str | None: ...
+
+    @property
+    def handed_over_us(self) -> int | None:
+        """When its first attempt was handed to a provider; None before."""
+        ...
 
     def kept_output(self) -> tuple[bool, int]:
         """Returns whether the answer is over, and how many characters of it memory holds."""
@@ -94,6 +100,10 @@ class Ports(Protocol):
 
     def models(self) -> tuple[str, ...]:
         """Returns the logical models of the policy in force, sorted."""
+        ...
+
+    def allowance(self, tenant_id: str) -> TenantState | None:
+        """Returns what a tenant has used of its quota; None where it has none."""
         ...
 
     def ready(self) -> tuple[bool, tuple[str, ...]]:

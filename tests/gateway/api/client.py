@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from gateway.api.application import Application, api_application
 from gateway.api.auth import ALL_SCOPES, KEY_RANDOM_BYTES, KeyRing, mint_key
@@ -13,6 +14,7 @@ from gateway.idempotency import Claims
 from gateway.operations.base import Refused
 from gateway.submission import Delta, Ended, Filed, Refusal, Submission
 from ledger.reading import connect_read_only
+from ledger.store import LedgerUnavailable
 from tests.factories import NOW_US, receipt
 
 BODY_LIMIT_BYTES = 10_000
@@ -29,6 +31,7 @@ class Running:
     fingerprint: str = "sim-mid_a"
     simulated: bool = True
     degraded_from: str | None = None
+    handed_over_us: int | None = NOW_US
 
     def kept_output(self) -> tuple[bool, int]:
         return True, 5
@@ -110,20 +113,27 @@ class SmallGateway:
     def __init__(self, ledger_path=None, *, scopes=ALL_SCOPES) -> None:
         self.clock = VirtualClock(NOW_US)
         self.key_of, self.keys = keys_of("tenant-a", "tenant-b", scopes=scopes)
-        self.journey = SmallJourney()
+        self.journey: Any = SmallJourney()
         self.claims = Claims(self.clock, "a secret", self.reader)
         self.problems: tuple[str, ...] = ()
         self.operations = NoOperations()
+        self.tenant_state = None
         self._ledger_path = ledger_path
 
     def models(self):
         return ("assistant-large", "assistant-small")
+
+    def allowance(self, tenant_id):
+        return self.tenant_state
 
     def ready(self):
         return not self.problems, self.problems
 
     def reader(self):
         return connect_read_only(self._ledger_path)
+
+    async def commit(self, records):
+        raise LedgerUnavailable("nothing is written here: the tests of writes have a real server")
 
     def application(self) -> Application:
         return api_application(self, body_limit_bytes=BODY_LIMIT_BYTES)

@@ -1,0 +1,264 @@
+"""A call that runs something: read, admitted once, answered whole or as a stream, in any format."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from gateway import metrics
+from gateway.api import errors
+from gateway.api.allowance import allowance_headers, overhead_header, patience_ms
+from gateway.api.answers import Receipts, run_headers
+from gateway.api.budget import read_budget
+from gateway.api.choices import Gathered, Piece, merged
+from gateway.api.errors import Failure
+from gateway.api.forms import ChunkWriter, Form, Format
+from gateway.api.headers import encoding_problem
+from gateway.api.http import EVENT_STREAM, Header, Request, Response
+from gateway.api.idempotent import HEADER, admitted_once, fingerprint
+from gateway.api.lookups import Lookups
+from gateway.api.ports import Ports, Run
+from gateway.api.problems import Problem
+from gateway.api.replies import failed
+from gateway.api.sse import error_event
+from gateway.api.submitting import no_such_model, submissions, trace_sent
+from gateway.submission import Caller, Ended, Filed, Refusal
+from ledger.errors import LedgerUnavailable
+
+# On what an earlier call with the same Idempotency-Key made (LED-5).
+REPLAYED: tuple[Header, ...] = ((b"x-weighbridge-idempotent-replay", b"true"),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """One call's runs, one for each answer, and how they are answered."""
+
+    runs: tuple[Run, ...]
+    form: Form
+    more_headers: tuple[Header, ...]
+    shared: bool  # by an Idempotency-Key: nobody's going away cancels it
+    arrived_us: int
+
+    @property
+    def first(self) -> Run:
+        return self.runs[0]
+
+    @property
+    def headers(self) -> tuple[Header, ...]:
+        """How the answer came about, once one begins: a fallback changes the route (FBK-2)."""
+        overhead = overhead_header(self.arrived_us, self.first.handed_over_us)
+        return (*run_headers(self.runs), *overhead, *self.more_headers)
+
+
+class Calls:
+    """Answers the calls of one format through the journey."""
+
+    def __init__(self, ports: Ports, body_limit_bytes: int, form: Format) -> None:
+        self._format = form
+        self._ports = ports
+        self._body_limit_bytes = body_limit_bytes
+        self._lookups = Lookups(ports)
+
+    async def __call__(self, request: Request, caller: Caller) -> Response | None:
+        arrived_us = self._ports.clock.now_us()
+        body = await request.body(self._body_limit_bytes)
+        form = self._read(request, body)
+        if isinstance(form, Problem):
+            return self.failed(errors.of_problem(form))
+        answering = await self._admitted(request, caller, form, body, arrived_us)
+        if isinstance(answering, Response):
+            return answering
+        return await self.reply(request, caller, answering)
+
+    async def reply(
+        self, request: Request, caller: Caller, answering: Answering
+    ) -> Response | None:
+        """Answer a call that was accepted."""
+        return await self.answer(request, answering)
+
+    def failed(self, failure: Failure, headers: tuple[Header, ...] = ()) -> Response:
+        """Returns a failure as this format has it."""
+        return failed(failure, headers)
+
+    def _read(self, request: Request, body: bytes) -> Form | Problem:
+        encoded = encoding_problem(request.headers.get("content-encoding"))
+        return encoded or self._format.read(body)
+
+    async def _admitted(
+        self, request: Request, caller: Caller, form: Form, body: bytes, arrived_us: int
+    ) -> Answering | Response:
+        """Returns the accepted call, or the response that says why it isn't."""
+        wanted = form.wanted
+        asked = read_budget(request.headers, wanted.metadata)
+        if isinstance(asked, Problem):
+            return self.failed(errors.of_problem(asked))
+        if wanted.model not in self._ports.models():
+            return self.failed(errors.of_problem(no_such_model(self._ports.models())))
+        key = request.headers.get(HEADER)
+        weighed = submissions(
+            caller,
+            wanted,
+            asked,
+            trace=trace_sent(request.headers),
+            patience_ms=patience_ms(request.headers, wanted.stream),
+        )
+        try:
+            admitted = await admitted_once(
+                self._ports, weighed, key, fingerprint(body, request.headers)
+            )
+        except LedgerUnavailable:
+            return self.failed(errors.ledger_unavailable())
+        outcome, headers = admitted.outcome, REPLAYED if admitted.replayed else ()
+        headers = (*headers, *self._allowance(caller))
+        if isinstance(outcome, Failure):
+            return self.failed(outcome, headers)
+        if isinstance(outcome, Refusal):
+            refused = errors.of_refusal(outcome, self._lookups.receipt(outcome.filed))
+            return self.failed(refused, headers)
+        return Answering(
+            runs=outcome,
+            form=form,
+            more_headers=headers,
+            shared=key is not None,
+            arrived_us=arrived_us,
+        )
+
+    def _allowance(self, caller: Caller) -> tuple[Header, ...]:
+        return allowance_headers(self._ports.allowance(caller.tenant_id))
+
+    async def answer(self, request: Request, answering: Answering) -> Response | None:
+        """Deliver the runs; a client that goes away before their end cancels them at once (DLV-2).
+
+        Not so where an Idempotency-Key shares them: the client will ask again, or another does.
+        """
+        watching = asyncio.create_task(self._cancel_when_gone(request, answering))
+        deliver = self._ports.journey.deliver
+        pieces = merged([deliver(run) for run in answering.runs])
+        try:
+            async with aclosing(pieces):
+                if answering.form.wanted.stream:
+                    return await self._stream(request, answering, pieces, watching)
+                return await self._whole(answering, pieces)
+        finally:
+            watching.cancel()
+
+    async def _cancel_when_gone(self, request: Request, answering: Answering) -> None:
+        await request.client_gone()
+        if not answering.shared:
+            await self._cancel(answering)
+
+    async def _cancel(self, answering: Answering) -> None:
+        for run in answering.runs:
+            await self._ports.journey.cancel(run)
+
+    async def _whole(self, answering: Answering, pieces: AsyncIterator[Piece]) -> Response:
+        choices = [Gathered() for _ in answering.runs]
+        ended: dict[int, tuple[str, Filed]] = {}
+        failure: Failure | None = None
+        try:
+            async for index, piece in pieces:
+                choices[index].take(piece)
+                if isinstance(piece, Ended):
+                    outcome = self._judged(answering.runs[index], piece)
+                    if isinstance(outcome, Failure):
+                        failure = outcome
+                        break
+                    ended[index] = outcome
+        except LedgerUnavailable:
+            failure = errors.end_not_recorded(answering.first.request_id)
+        if failure is None and len(ended) < len(choices):
+            failure = errors.end_not_recorded(answering.first.request_id)
+        if failure is not None:
+            await self._give_up(answering)
+            return self.failed(failure, answering.headers)
+        finished = [(gathered, ended[index][0]) for index, gathered in enumerate(choices)]
+        receipts = self._receipts([ended[index][1] for index in range(len(choices))])
+        return Response(
+            body=answering.form.whole(answering.first, finished, receipts),
+            headers=answering.headers,
+            request_id=answering.first.request_id,
+        )
+
+    async def _stream(
+        self, request: Request, answering: Answering, pieces: AsyncIterator[Piece],
+        watching: "asyncio.Task[None]",
+    ) -> Response | None:  # fmt: skip
+        """Stream the answer. Headers leave with the first token, so that a failure before it
+        still gets its own HTTP status; after it, it is an error event without [DONE] (DLV-5)."""
+        runs = answering.runs
+        chunks: ChunkWriter | None = None
+        begun: set[int] = set()
+        filed: dict[int, Filed] = {}
+        failure: Failure | None = None
+        try:
+            async for index, piece in pieces:
+                if chunks is None:  # now it is known which attempt answers
+                    chunks = answering.form.writer(answering.first, len(runs))
+                if isinstance(piece, Ended):
+                    ended = self._judged(runs[index], piece)
+                    if isinstance(ended, Failure):
+                        failure = ended
+                        break
+                    finish_reason, filed[index] = ended
+                    if len(filed) == len(runs):
+                        # Whoever hangs up from here on has had the whole answer (DLV-6).
+                        watching.cancel()
+                        receipts = self._receipts([filed[each] for each in range(len(runs))])
+                        written = chunks.last(index, finish_reason, receipts)
+                    else:
+                        written = chunks.finish(index, finish_reason)
+                    written = (b"" if index in begun else chunks.role(index)) + written
+                else:
+                    written = chunks.piece(index, piece)
+                    if index not in begun and written:
+                        written = chunks.role(index, piece) + written
+                        begun.add(index)
+                if written:
+                    await _write(request, answering, written, more=len(filed) < len(runs))
+        except LedgerUnavailable:
+            failure = errors.end_not_recorded(answering.first.request_id)
+        if failure is None and len(filed) < len(runs):
+            failure = errors.end_not_recorded(answering.first.request_id)
+        if failure is None:
+            metrics.responded(self._format.name, 200)
+            return None
+        await self._give_up(answering)
+        if not request.sent_start:
+            return self.failed(failure, answering.headers)
+        await request.write(error_event(errors.openai_body(failure)), more=False)
+        return None
+
+    async def _give_up(self, answering: Answering) -> None:
+        """Cancel what still runs for an answer that can't be whole any more."""
+        if len(answering.runs) > 1 and not answering.shared:
+            await self._cancel(answering)
+
+    def _receipts(self, filed: Sequence[Filed]) -> Receipts:
+        return [(each.receipt, self._lookups.receipt(each)) for each in filed]
+
+    def _judged(self, run: Run, ended: Ended) -> Failure | tuple[str, Filed]:
+        """Returns the finish reason and the receipt of a whole answer, else the failure."""
+        receipt = ended.filed.receipt
+        if receipt.status == "completed" and ended.finish_reason is not None:
+            return ended.finish_reason, ended.filed
+        receipt_json = self._lookups.receipt(ended.filed)
+        return errors.of_ending(
+            run.request_id, receipt.status, receipt.terminal_error_code, receipt_json
+        )
+
+
+async def _write(request: Request, answering: Answering, written: bytes, *, more: bool) -> None:
+    """Write a part of a stream, after its headers where it is the first."""
+    if not request.sent_start:
+        await request.start(
+            200,
+            [
+                (b"content-type", EVENT_STREAM),
+                (b"cache-control", b"no-store"),
+                (b"x-accel-buffering", b"no"),
+                (b"x-content-type-options", b"nosniff"),
+                (b"x-request-id", answering.first.request_id.encode()),
+                *answering.headers,
+            ],
+        )
+    await request.write(written, more=more)
