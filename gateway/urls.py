@@ -14,6 +14,9 @@ from gateway.pages import (
     rates,
     receipt,
     receipts,
+    reconciliation,
+    reconciliation_files,
+    reconciliation_upload,
     releases,
     routes,
     slo,
@@ -40,6 +43,22 @@ urlpatterns = [
     path("act/<str:operation>", acting.act, name="act"),
     path("slo", slo.index, name="slo"),
     path("releases", releases.index, name="releases"),
+    path("reconciliation", reconciliation.index, name="reconciliation"),
+    path(
+        "reconciliation/import", reconciliation_upload.import_report, name="reconciliation-import"
+    ),
+    path("reconciliation/<str:run_id>", reconciliation.show, name="reconciliation-run"),
+    path(
+        "reconciliation/<str:run_id>/run.csv",
+        reconciliation_files.as_csv,
+        name="reconciliation-csv",
+    ),
+    path(
+        "reconciliation/<str:run_id>/run.sqlite3",
+        reconciliation_files.as_sqlite,
+        name="reconciliation-sqlite",
+    ),
+    path("focus.csv", reconciliation_files.focus, name="focus"),
     path("routes", routes.index, name="routes"),
     path("policies", policies.index, name="policies"),
     path("policies/compare", policies.compare, name="policies-compare"),

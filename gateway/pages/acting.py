@@ -17,7 +17,7 @@ from gateway.fleet_file.document import TEXT_LIMIT_BYTES
 from gateway.fleet_file.named import instant_us
 from gateway.fleet_file.positions import BadToml, parse
 from gateway.operations import anywhere
-from gateway.operations.base import Actor, Done, Refused
+from gateway.operations.base import Actor, Done, Operation, Refused
 from gateway.operations.registry import OPERATIONS, read
 from ledger.errors import LedgerError
 
@@ -30,10 +30,14 @@ REFUSED_STATUS = 422
 @require_POST
 def act(request: HttpRequest, operation: str) -> HttpResponse:
     """Perform it as the logged-in operator, then go back; a refusal or a new key is a page."""
+    return answered(request, performed(request, operation))
+
+
+def answered(request: HttpRequest, found: Done | Refused) -> HttpResponse:
+    """Back to where the form was, with what was done; or a page of what has to be read."""
     back = request.POST.get("next", "")
     if not url_has_allowed_host_and_scheme(back, {request.get_host()}, request.is_secure()):
         back = "/"
-    found = performed(request, operation)
     if isinstance(found, Done) and found.shown_once is None:
         messages.success(request, found.summary)
         return HttpResponseRedirect(back)
@@ -50,8 +54,11 @@ def performed(request: HttpRequest, name: str) -> Done | Refused:
     except ValueError as problem:
         return Refused(code="INVALID_REQUEST", message=str(problem))
     operation = read(name, body)
-    if isinstance(operation, Refused):
-        return operation
+    return operation if isinstance(operation, Refused) else done(request, operation)
+
+
+def done(request: HttpRequest, operation: Operation) -> Done | Refused:
+    """Do an operation as the logged-in operator, wherever the ledger is owned; or say why not."""
     try:
         return anywhere.perform(settings.WEIGHBRIDGE_DB, operation, _actor(request))
     except LedgerError as problem:

@@ -33,6 +33,12 @@ ENTRIES: tuple[Entry, ...] = (
         also=("receipt",),
     ),
     Entry(
+        url_name="reconciliation",
+        label="Reconciliation",
+        question="Does the invoice agree with what we ran?",
+        also=("reconciliation-run",),
+    ),
+    Entry(
         url_name="unknowns", label="Unknowns", question="What may have run, and what hangs on it?"
     ),
     Entry(

@@ -29,6 +29,11 @@ GUARDED = {
     "tenants": "viewer",
     "tenant": "viewer",
     "audit-log": "viewer",
+    "reconciliation": "viewer",
+    "reconciliation-run": "viewer",
+    "reconciliation-csv": "viewer",
+    "reconciliation-sqlite": "viewer",
+    "focus": "viewer",
     "routes": "viewer",
     "policies": "viewer",
     "policies-compare": "viewer",
@@ -40,8 +45,11 @@ GUARDED = {
     "health": "viewer",
     "checkpoint": "viewer",
 }
-OF_ONE = ("receipt", "tenant", "policy", "rate-table")  # their URL names what they show
-ACTING = {"act": "operator"}  # takes forms alone
+OF_ONE = (  # their URL names what they show
+    "receipt", "tenant", "policy", "rate-table", "reconciliation-run", "reconciliation-csv",
+    "reconciliation-sqlite",
+)  # fmt: skip
+ACTING = {"act": "operator", "reconciliation-import": "operator"}  # take forms alone
 
 
 def url_of(name: str) -> str:
