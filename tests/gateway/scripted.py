@@ -13,7 +13,8 @@ from gateway.clock import VirtualClock
 from gateway.desk import Desk
 from gateway.journey import Journey
 from gateway.policy.values import CapacitySnapshot, Route
-from gateway.providers.base import Call
+from gateway.providers.base import Call, Capabilities
+from gateway.providers.capabilities import OF_KIND
 from gateway.providers.outcomes import Outcome
 from gateway.run import Run
 from gateway.runtime import enter_tenants
@@ -70,6 +71,12 @@ class ScriptedProvider:
 
     def reconfigure(self, routes: Iterable[Route]) -> Sequence[asyncio.Task[None]]:
         return ()
+
+    def capabilities(self, route: Route) -> Capabilities:
+        return OF_KIND["simulator"]
+
+    async def ask(self, route: Route, provider_request_id: str) -> Outcome | None:
+        return None
 
     async def close(self) -> None: ...
 

@@ -24,8 +24,8 @@ METERED = msgspec.structs.replace(
 def filed(usage, table=METERED, **outcome):
     """(the closing rows, the receipt) of the course's req-normal with this usage."""
     weighed = weigh(desk(rate_tables=(table,)))
-    outcome = Completed(usage=usage, finish_reason="stop", **outcome)
-    return closing_records(weighed, outcome, ENDED_US)
+    ended = Completed(usage=usage, finish_reason="stop", **outcome)
+    return closing_records(weighed, ended, ENDED_US)
 
 
 def test_a_receipt_names_the_convention_and_the_further_meters_and_can_be_computed_again():
@@ -70,6 +70,46 @@ def test_a_stream_and_one_answer_of_the_same_call_cost_the_same():
     assert streamed is not None
     assert whole is not None
     assert filed(streamed.usage)[1] == filed(whole.usage)[1]
+
+
+def tiered(*tiers: str):
+    """The course's table with a rate for each of these service tiers, at three times the price."""
+    plain = COURSE_RATES.rates
+    more = [
+        msgspec.structs.replace(
+            rate, service_tier=tier, input_micro_per_mtok=3 * rate.input_micro_per_mtok
+        )
+        for rate in plain
+        for tier in tiers
+    ]
+    return msgspec.structs.replace(COURSE_RATES, rates=(*plain, *more))
+
+
+def test_the_service_tier_that_the_provider_said_prices_it_and_is_named():
+    """CST-1: 1,000 tokens at 2 are 0.002, at the priority tier's 6 they are 0.006."""
+    table, usage = tiered("priority"), Usage(input_tokens=1_000, output_tokens=0)
+    for said, marked, pico in (
+        ("priority", "#tier=priority", 6_000_000_000),
+        ("default", "", 2_000_000_000),
+        ("", "", 2_000_000_000),
+    ):
+        rows, receipt = filed(usage, table, service_tier=said)
+        assert receipt.cost_total_pico == pico
+        assert (receipt.rate_key or "").endswith(f"{COURSE_RATES.rates[0].key}{marked}")
+        assert cost_fault(receipt, {table.version: table}) is None
+        (ended,) = [row for row in rows if isinstance(row, AttemptEvent)]
+        assert (ended.service_tier, ended.rate_key) == (said or None, receipt.rate_key)
+
+
+def test_a_tier_without_a_rate_is_priced_by_the_standard_one_and_the_attempt_says_both():
+    """CST-7: never zero. The row has the provider's word, the key of the rate has no tier."""
+    table = tiered("priority")
+    rows, receipt = filed(Usage(input_tokens=1_000, output_tokens=0), table, service_tier="flex")
+    assert receipt.cost_total_pico == 2_000_000_000
+    assert receipt.rate_key == COURSE_RATES.rates[0].key
+    assert cost_fault(receipt, {table.version: table}) is None
+    (ended,) = [row for row in rows if isinstance(row, AttemptEvent)]
+    assert (ended.service_tier, ended.rate_key) == ("flex", receipt.rate_key)
 
 
 def test_a_rate_of_the_routes_region_prices_it_and_is_named_on_the_receipt():

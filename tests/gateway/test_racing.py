@@ -79,7 +79,7 @@ def raced(fleet: Fleet, quota: Quota) -> tuple[Counter[str], tuple[int, int, int
 def test_of_a_thousand_at_once_of_0_10_each_exactly_fifty_fit_a_budget_of_5_00(
     fleet: Fleet, budget: str
 ):
-    quota = Quota(in_flight_limit=RACING, **{budget: 5 * PICO})
+    quota = msgspec.structs.replace(Quota(in_flight_limit=RACING), **{budget: 5 * PICO})
     codes, held, statuses = raced(fleet, quota)
     assert codes == {"accepted": 50, "TENANT_BUDGET_EXHAUSTED": 950}
     assert held == (0, 0, 0)

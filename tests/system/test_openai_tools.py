@@ -47,7 +47,7 @@ def test_a_tool_is_called_and_its_result_is_answered_with_words(client: openai.O
     assert (choice.finish_reason, call.function.name) == ("tool_calls", "weigh")
     assert choice.message.content is None
     assert matches_schema(call.function.arguments, PARAMETERS)
-    result = {"role": "tool", "tool_call_id": call.id, "content": '{"tonnes": 12}'}
+    result: Any = {"role": "tool", "tool_call_id": call.id, "content": '{"tonnes": 12}'}
     second: Any = client.chat.completions.create(
         model="assist",
         messages=[*CHAT, choice.message.to_dict(), result],

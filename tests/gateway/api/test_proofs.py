@@ -25,7 +25,9 @@ def test_a_proof_of_a_receipt_holds_offline_and_continues_a_checkpoint(
     server: Server, shared_fleet: Fleet
 ):
     reader = shared_fleet.reader()
-    kept = checkpoint_of(read_head(reader))
+    head = read_head(reader)
+    assert head is not None
+    kept = checkpoint_of(head)
     reader.close()
     receipt = receipt_of(server)
     status, made = proof(server, receipt["request_id"], f"?size={kept.size}&root={kept.root}")

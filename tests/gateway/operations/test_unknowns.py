@@ -21,7 +21,7 @@ from ledger.reading import connect_read_only
 from ledger.records import Settlement
 from ledger.rollups.rebuild import first_difference, rebuild
 from tests.gateway.attempts import completing, losing_sight, planned, played
-from tests.gateway.scripted import stage
+from tests.gateway.scripted import ScriptedProvider, stage
 from tests.system.watching import assert_sound
 
 ADMIN = Actor(name="ada", role="admin", via="console")
@@ -171,11 +171,12 @@ def test_the_rollups_follow_a_resolution(fleet):
         assert first_difference(connection) is None
 
 
-class Answering:
+class Answering(ScriptedProvider):
     """A provider that gives one answer to every enquiry, and notes what it was asked."""
 
     def __init__(self, answer: Outcome | Exception | None) -> None:
-        self.answer, self.asked = answer, []
+        super().__init__(script=losing_sight)
+        self.answer, self.asked = answer, list[tuple[str, str]]()
 
     async def ask(self, route, provider_request_id):
         self.asked.append((route.route_id, provider_request_id))

@@ -24,7 +24,7 @@ from ledger.store import Store
 from tests import factories
 from tests import policy_factories as make
 
-KINDS = {"sim": "simulator", "openai": "openai", "kserve": "kserve"}
+KINDS: dict[str, Any] = {"sim": "simulator", "openai": "openai", "kserve": "kserve"}
 LIMIT_S = 120  # that a test hangs, not how fast it is
 CANARY = "canary-7d11"
 PROMPT = f"{CANARY} weighs how much?"

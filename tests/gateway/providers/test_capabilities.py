@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ SAMPLING = (
     "temperature", "top_p", "presence_penalty", "frequency_penalty", "seed", "ignore_eos",
     "logit_bias", "reasoning_effort",
 )  # fmt: skip
-FAULTS = {
+FAULTS: dict[str, Any] = {
     "credential_refused": {"status": 401},
     "request_refused": {"status": 400},
     "parameter_refused": {"refuses": ("temperature",)},
@@ -81,7 +82,7 @@ def test_prv_4_each_class_of_error_ends_as_the_matrix_says(kind, error_class, en
         await upstream.server.__aexit__()
         return await upstream.outcome(Plan())
 
-    settings = {"version": "1"} if error_class == "model_changed" else {}
+    settings: dict[str, Any] = {"version": "1"} if error_class == "model_changed" else {}
     if error_class == "unreachable":
         _, outcome = against(unreachable, kind=kind)
     else:

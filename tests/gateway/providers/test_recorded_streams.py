@@ -1,5 +1,7 @@
 """DLV-5: a recorded stream cut at each of its bytes gives the same answer, in either protocol."""
 
+from typing import Any
+
 import pytest
 
 from gateway.clock import VirtualClock
@@ -21,7 +23,7 @@ STREAMS = {
     "kserve, deltas": Plan(protocol="kserve", usage="deltas", ends="details", comments=True),
     "kserve, totals": Plan(protocol="kserve", usage="running", ends="top"),
 }
-COUNTS = {"deltas": "deltas", "running": "totals"}
+COUNTS: dict[str, Any] = {"deltas": "deltas", "running": "totals"}
 
 
 def answered(plan, *parts):

@@ -1,6 +1,7 @@
 """A fault server with a provider of a route to it, and one attempt's text and outcome."""
 
 import asyncio
+from typing import Any
 
 from gateway.clock import SystemClock
 from gateway.providers.kserve import KServeProvider
@@ -17,7 +18,7 @@ LIMIT_S = 20  # that a test hangs, not how fast it is
 BRIEF = Patience(silence_s=0.2, tail_s=0.2)  # where silence is what is tested
 
 
-PROVIDERS = {"openai": OpenAIProvider, "kserve": KServeProvider}
+PROVIDERS: dict[str, Any] = {"openai": OpenAIProvider, "kserve": KServeProvider}
 
 
 class Upstream:

@@ -147,6 +147,15 @@ def test_the_service_tier_is_a_short_word_or_nothing():
         assert read("anthropic-messages", body).service_tier == read_as
 
 
+def test_openai_says_the_service_tier_beside_the_usage_and_anthropic_in_it():
+    chat = {"usage": {"prompt_tokens": 1, "completion_tokens": 1}, "service_tier": "flex"}
+    assert read("openai-chat", chat).service_tier == "flex"
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    event = {"response": {"usage": usage, "service_tier": "priority"}}
+    assert read("openai-responses", event).service_tier == "priority"
+    assert read("anthropic-messages", {"usage": usage, "service_tier": None}).service_tier == ""
+
+
 def test_an_unknown_convention_is_named_with_those_that_there_are():
     with pytest.raises(LookupError, match="no usage convention 'openai'; there are openai-chat,"):
         convention_of("openai")
@@ -173,8 +182,8 @@ def test_whatever_a_payload_holds_the_usage_can_be_priced(name, body):
     usage, inside = found.usage, {"input": 0, "cached_input": 0, "output": 0}
     for meter, count in usage.meters:
         assert count > 0
-        if METERS[meter].inside:
-            inside[METERS[meter].inside] += count
+        if (whole := METERS[meter].inside) is not None:
+            inside[whole] += count
     assert 0 <= usage.cached_input_tokens <= usage.input_tokens
     assert inside["input"] <= usage.input_tokens - usage.cached_input_tokens
     assert inside["cached_input"] <= usage.cached_input_tokens
