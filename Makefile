@@ -8,7 +8,7 @@ RUN := $(BIN)/python manage.py
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo serve test lint types contracts migrations unit \
-	bench-gateway bench-ledger bench-simulator bench-slo diagnosis-long bench-pages simulator-long screenshots lock clean
+	bench-gateway bench-ledger bench-simulator bench-slo diagnosis-long bench-pages crash-long simulator-long screenshots lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -68,6 +68,8 @@ diagnosis-long: .venv/dev  ## nine scenarios over twenty seeds: the confusion ma
 	SCENARIO_SEEDS=20 WEIGHBRIDGE_VAR=$$(mktemp -d) $(BIN)/pytest -s -k twenty tests/gateway/demo/test_scenarios.py
 bench-pages: .venv/dev  ## each page's queries over a million receipts
 	$(BIN)/python -m benchmarks.pages
+crash-long: .venv/dev  ## ten thousand seeded crashes of the ledger; prints the seed
+	$(BIN)/python -m tests.crashes --steps 10000
 simulator-long: .venv/dev  ## the engine against the oracle on 20,000 workloads
 	HYPOTHESIS_PROFILE=long $(BIN)/pytest tests/simulator
 

@@ -72,7 +72,7 @@ BASELINE = Arm(name="baseline", count=2_000, e2e_ms=4_000, slow=4)
 
 def windows(planned: Plan, *canaries: Arm) -> list[str]:
     """The decision after each window in which the canary was as given."""
-    progress, decisions = started(0), []
+    progress, decisions = started(0), list[str]()
     for canary in canaries:
         found = statistics(planned, 333, [*requests(BASELINE), *requests(canary)])
         _, end_us = window_of(planned, progress)

@@ -1,5 +1,7 @@
 """REL-3..6: what a window of a rollout leads to."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ MINUTE_US = 60_000_000
 
 
 def plan(**changes) -> Plan:
-    fields = {
+    fields: dict[str, Any] = {
         "rollout_id": "r1",
         "release_id": "rel1",
         "logical_model": "assist",

@@ -3,6 +3,7 @@
 import math
 import random
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,15 +64,20 @@ def mixed(long_share, seed, count, slow=1.0):
     return {kind: sorted(values) for kind, values in found.items()}
 
 
+def pair(baseline, canary):
+    """Both sides' values of every kind together."""
+    return tuple(sorted(side["short"] + side["long"]) for side in (baseline, canary))
+
+
 def test_a_shift_in_mix_fakes_no_regression_and_hides_none():
     """REL-6: thirty times as many long requests are no slower tail; slower short ones are."""
     baseline, canary = mixed(0.01, 1, 4_000), mixed(0.30, 2, 1_000)
-    pooled = {"all": tuple(sorted(s["short"] + s["long"]) for s in (baseline, canary))}
+    pooled: Any = {"all": pair(baseline, canary)}
     assert tail_over_strata(pooled).verdict == "FAIL"
     by_type = {kind: (baseline[kind], canary[kind]) for kind in baseline}
     assert tail_over_strata(by_type).verdict == "PASS"
     baseline, canary = mixed(0.30, 3, 4_000), mixed(0.05, 4, 1_000, slow=1.6)
-    pooled = {"all": tuple(sorted(s["short"] + s["long"]) for s in (baseline, canary))}
+    pooled: Any = {"all": pair(baseline, canary)}
     assert tail_over_strata(pooled).verdict == "PASS"
     by_type = {kind: (baseline[kind], canary[kind]) for kind in baseline}
     assert tail_over_strata(by_type).verdict == "FAIL"

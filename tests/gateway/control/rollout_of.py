@@ -3,6 +3,7 @@
 import math
 import random
 from itertools import count
+from typing import Any
 
 import msgspec
 
@@ -50,7 +51,7 @@ def release() -> DeclareRelease:
 
 
 def plan(**changes) -> Plan:
-    fields = {
+    fields: dict[str, Any] = {
         "rollout_id": ROLLOUT,
         "release_id": RELEASE,
         "logical_model": "assist",

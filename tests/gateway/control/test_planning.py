@@ -1,5 +1,7 @@
 """SLO-4, SLO-8 over a ledger: windows evaluated once, actions that act, undone when it is calm."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -32,7 +34,7 @@ from tests.gateway.control.ledger_of import (
 )
 from tests.ledger.seeded import Plans
 
-SHED = {
+SHED: Any = {
     "status": "rejected",
     "terminal_error_code": "CAPACITY_SHED",
     "tenant_id": "back-office",
@@ -123,13 +125,13 @@ def test_an_action_that_needs_approval_waits_for_it(fleet):
     (proposed,) = [one for one in actions(fleet) if one.action == "slo.change_quota"]
     assert (proposed.phase, proposed.subject) == ("proposed", "back-office")
     at_us = closed(NOW_US) + 1
-    asked = ApproveAction(episode=proposed.episode, reason="they send a backlog")
+    asked = ApproveAction(episode=str(proposed.episode), reason="they send a backlog")
     assert isinstance(perform(fleet, asked, at_us), Done)
     assert slots(fleet, "back-office") == 6
     refused = perform(fleet, asked, at_us + 1)
     assert isinstance(refused, Refused)
     assert refused.code == "NO_SUCH_EPISODE"
-    undo = UndoAction(episode=proposed.episode, reason="the backlog is done")
+    undo = UndoAction(episode=str(proposed.episode), reason="the backlog is done")
     assert isinstance(perform(fleet, undo, at_us + 2), Done)
     assert slots(fleet, "back-office") == 12
 
@@ -143,7 +145,7 @@ def test_a_declined_action_does_nothing(fleet):
     pour(fleet, experiment_one(NOW_US - STEP_US, slow=0, **SHED))
     evaluate(fleet, closed(NOW_US))
     (proposed,) = [one for one in actions(fleet) if one.action == "slo.change_quota"]
-    perform(fleet, DeclineAction(episode=proposed.episode, reason="no"), closed(NOW_US) + 1)
+    perform(fleet, DeclineAction(episode=str(proposed.episode), reason="no"), closed(NOW_US) + 1)
     assert slots(fleet, "back-office") == 12
     assert [one.phase for one in actions(fleet) if one.action == "slo.change_quota"] == [
         "proposed",
