@@ -77,7 +77,7 @@ def test_a_shift_in_mix_fakes_no_regression_and_hides_none():
     by_type = {kind: (baseline[kind], canary[kind]) for kind in baseline}
     assert tail_over_strata(by_type).verdict == "PASS"
     baseline, canary = mixed(0.30, 3, 4_000), mixed(0.05, 4, 1_000, slow=1.6)
-    pooled: Any = {"all": pair(baseline, canary)}
+    pooled = {"all": pair(baseline, canary)}
     assert tail_over_strata(pooled).verdict == "PASS"
     by_type = {kind: (baseline[kind], canary[kind]) for kind in baseline}
     assert tail_over_strata(by_type).verdict == "FAIL"
