@@ -265,6 +265,7 @@ def base_records() -> list[r.Record]:
         factories.model_identity(
             identity_id=identity,
             logical_model=model,
+            tokenizer_revision="o200k_base/chat-1",
             weights_revision=f"{route}-weights",
             runtime_name="simulated engine",
             quantization="fp8" if route == "fast-v3" else "bf16",
@@ -296,8 +297,13 @@ def environment(folder: Path) -> dict[str, str]:
 
 def manage(folder: Path, *arguments: str) -> str:
     """Run a command of manage.py on the folder's files and return what it printed."""
+    return python(folder, "manage.py", *arguments, "--skip-checks")
+
+
+def python(folder: Path, *arguments: str) -> str:
+    """Run Python on the folder's files and return what it printed."""
     done = subprocess.run(
-        [sys.executable, "manage.py", *arguments, "--skip-checks"],
+        [sys.executable, *arguments],
         cwd=ROOT,
         env=environment(folder),
         check=True,
@@ -321,6 +327,7 @@ def running_console(folder: Path, *, count: int = 1_200) -> Iterator[Console]:
     manage(folder, "migrate")
     now_us = time.time_ns() // 1000
     fill(folder / "ledger.sqlite3", count=count, end_us=now_us, span_us=9 * 3_600_000_000)
+    python(folder, "-m", "tests.sample_books", str(folder / "ledger.sqlite3"))
     passwords = {
         role: manage(folder, "create_operator", role, "--role", role).split()[-1]
         for role in ("viewer", "operator", "admin")

@@ -28,7 +28,21 @@ KINDS = {
     "degraded": "status=completed&degraded=yes",
     "refused": "status=rejected",
 }
-PAGES = ("receipts", "receipt", "degraded", "refused", "empty", "costs", "slo", "releases")
+NAMED = {  # pages whose path isn't their name
+    "policy": "/policies/revision/policy-7",
+    "policy-draft": "/policies/revision/policy-8",
+    "policies-compare": "/policies/compare?before=policy-7&after=policy-8",
+    "rate-table": "/rates/version/rates-2027-02?within=24h",
+    "rates-compare": "/rates/compare?before=rates-2025-11&after=rates-2027-01",
+    "rates-history": "/rates/history?key=fast-v2",
+    "audit": "/health?audit=quick",
+}
+PAGES = (
+    "receipts", "receipt", "degraded", "refused", "empty", "costs", "slo", "releases", "unknowns",
+    "tenants", "audit-log", "reconciliation", "reconciliation-run", "routes", "policies", "policy",
+    "policy-draft", "policies-compare", "rates", "rate-table", "rates-compare", "rates-history",
+    "health", "audit",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -38,6 +52,7 @@ def main() -> None:
     parser.add_argument("--username", default="viewer")
     parser.add_argument("--password", default="")
     parser.add_argument("--docs", action="store_true")
+    parser.add_argument("--role", default="viewer", help="who looks at a console of its own")
     parser.add_argument("--pages", nargs="*", default=PAGES)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -47,8 +62,8 @@ def main() -> None:
             _shoot(browser, options.base_url, options.username, options.password, options)
             return
         with tempfile.TemporaryDirectory() as folder, running_console(Path(folder)) as console:
-            password = console.passwords["viewer"]
-            _shoot(browser, console.base_url, "viewer", password, options)
+            password = console.passwords[options.role]
+            _shoot(browser, console.base_url, options.role, password, options)
 
 
 def _shoot(
@@ -95,6 +110,12 @@ def _path(page: Page, name: str) -> str | None:
     """The path of a page; of a receipt, that of the newest one of its kind."""
     if name == "empty":
         return "/receipts?tenant=nobody"
+    if name in NAMED:
+        return NAMED[name] if page.request.get(NAMED[name]).ok else None
+    if name == "reconciliation-run":
+        page.goto("/reconciliation")
+        runs = page.locator("tbody th a")
+        return runs.first.get_attribute("href") if runs.count() else None
     if name in KINDS:
         page.goto(f"/receipts?{KINDS[name]}")
         links = page.locator("tbody th a")

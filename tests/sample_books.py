@@ -1,0 +1,194 @@
+"""What the console's sample ledger has beside its requests: a fleet, drafts, and a month of books.
+
+`python -m tests.sample_books LEDGER` writes it, in a process of its own: operations need Django.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from gateway.policy.values import (
+    AttemptRules,
+    BreakerRule,
+    CanaryArm,
+    CanaryPlan,
+    HedgeRule,
+    LearningRule,
+    Route,
+    RoutePolicy,
+)
+from ledger import records as r
+from tests import factories, policy_factories
+from tests.sample_console import RELEASE, TABLE
+
+MINUTE_US = 60_000_000
+SUITE = "assistant-core-2026-10"
+TOKENIZER = "o200k_base/chat-1"
+ADDRESS = "sim:llama-3.1-8b-rtx4090"
+
+
+def policy(revision: str, *, canary_permille: int, hedged: bool) -> RoutePolicy:
+    """The sample's policy: four routes, a canary, four edges of which two lack their evidence."""
+    routes = (
+        _route("fast-v2", "mid_7c1f", "eu-west"),
+        _route("fast-v3", "mid_b04e", "eu-west"),
+        policy_factories.long_route(
+            "long-context-v4", identity_id="mid_19ad", region="us-east", address=ADDRESS,
+            tokenizer_revision=TOKENIZER, queue_limit=64,
+        ),
+        _route("compact-v1", "mid_e552", "eu-west"),
+    )  # fmt: skip
+    edge = policy_factories.edge
+    suite = {"required_evaluation_suite": SUITE}
+    return policy_factories.policy(
+        *routes,
+        revision=revision,
+        models=(
+            policy_factories.model("fast-v2", "fast-v3", canary=_canary(canary_permille)),
+            policy_factories.model("compact-v1", name="assistant-mini", max_input_tokens=8_192),
+        ),
+        edges=(
+            edge("fast-v2", "long-context-v4", **suite),
+            edge("fast-v3", "long-context-v4", **suite),
+            edge("fast-v3", "compact-v1", **suite, quality_floor_milli=900),
+            edge("long-context-v4", "compact-v1", **suite, quality_floor_milli=850),
+        ),
+        attempts=AttemptRules(
+            limit=3,
+            hedge=HedgeRule(delay_us=900_000) if hedged else None,
+            breaker=BreakerRule(when_all_unhealthy="try_all"),
+        ),
+        learning=LearningRule(),
+    )
+
+
+def _route(route_id: str, identity_id: str, region: str) -> Route:
+    return policy_factories.route(
+        route_id, identity_id=identity_id, region=region, address=ADDRESS,
+        tokenizer_revision=TOKENIZER, queue_limit=64,
+    )  # fmt: skip
+
+
+def _canary(permille: int) -> CanaryPlan:
+    return CanaryPlan(
+        release_id=RELEASE,
+        key="request",
+        salt=f"{RELEASE}/1",
+        arms=(
+            CanaryArm(arm="baseline", share_permille=1000 - permille, route_ids=("fast-v2",)),
+            CanaryArm(arm="canary", share_permille=permille, route_ids=("fast-v3",)),
+        ),
+    )
+
+
+def fleet_records(now_us: int) -> list[r.Record]:
+    """Two policies, a rate table to come, drafts, evidence, snapshots, a drain and a breaker."""
+    earlier = policy("policy-6", canary_permille=100, hedged=False)
+    current = policy("policy-7", canary_permille=350, hedged=False)
+    next_one = policy("policy-8", canary_permille=500, hedged=True)
+    dearer = _dearer("rates-2027-01", now_us + 30 * 24 * 60 * MINUTE_US)
+    day_us = 24 * 60 * MINUTE_US
+    return [
+        _published(earlier, now_us - 9 * day_us),
+        _published(current, now_us - 3 * day_us),
+        factories.rate_table(dearer, published_at_us=now_us - day_us),
+        _draft("route_policy", next_one, "policy-8", "policy-7", now_us - 90 * MINUTE_US),
+        _draft("rate_table", _dearer("rates-2027-02", 0), "rates-2027-02", dearer.version, now_us),
+        factories.evaluation(1, suite=SUITE, identity_id="mid_19ad", score_milli=862),
+        factories.evaluation(2, suite=SUITE, identity_id="mid_e552", score_milli=874),
+        *_snapshots(now_us),
+        factories.control_action(
+            action="drain_route", subject="compact-v1", actor="console:operator",
+            acted_at_us=now_us - 42 * MINUTE_US, reason="driver update on its host",
+            before_json='{"drained":false}', after_json='{"drained":true}',
+        ),
+        factories.control_action(
+            action="route_breaker", subject="fast-v3", actor="circuit breaker",
+            acted_at_us=now_us - 4 * MINUTE_US, reason="connection_lost", evidence="",
+            before_json='{"state":"closed"}',
+            after_json=f'{{"state":"open","until_us":{now_us + MINUTE_US}}}',
+        ),
+    ]  # fmt: skip
+
+
+def _published(value: RoutePolicy, at_us: int) -> r.RoutePolicyRecord:
+    return factories.route_policy(
+        revision=value.revision,
+        body_json=msgspec.json.encode(value).decode(),
+        published_at_us=at_us,
+        published_by="console:admin",
+    )
+
+
+def _dearer(version: str, effective_from_us: int) -> msgspec.Struct:
+    rates = tuple(
+        msgspec.structs.replace(rate, output_micro_per_mtok=rate.output_micro_per_mtok * 5 // 4)
+        for rate in TABLE.rates
+    )
+    return msgspec.structs.replace(
+        TABLE, version=version, effective_from_us=effective_from_us, rates=rates
+    )
+
+
+def _draft(kind: str, body: msgspec.Struct, name: str, based_on: str, at_us: int) -> r.Draft:
+    return r.Draft(
+        kind=kind, name=name, revision=1, body_json=msgspec.json.encode(body).decode(),
+        based_on=based_on, drafted_at_us=at_us, drafted_by="console:operator",
+        note="half of the traffic to v3" if kind == "route_policy" else "the new contract",
+    )  # fmt: skip
+
+
+def _snapshots(now_us: int) -> list[r.Record]:
+    seen = (
+        ("fast-v2", 400_000, 7, 23, 41_300, 22_700),
+        ("fast-v3", 600_000, 2, 11, 18_900, 45_100),
+        ("long-context-v4", 95_000_000, 31, 6, 58_200, 5_800),
+        ("compact-v1", 300_000, 0, 1, 900, 63_100),
+    )
+    return [
+        factories.capacity_snapshot(
+            route_id=route_id, observed_at_us=now_us - age_us, waiting_requests=waiting,
+            running_requests=running, reserved_kv_tokens=used, free_kv_tokens=free,
+            queue_p95_us=waiting * 48_000, oldest_wait_us=waiting * 71_000,
+        )
+        for route_id, age_us, waiting, running, used, free in seen
+    ]  # fmt: skip
+
+
+def keep_books(ledger: Path) -> None:
+    """September with one provider: eight requests, an invoice that differs, one run of it."""
+    from gateway.operations.reconciliation import ImportInvoice
+    from tests.gateway.operations import books
+
+    for number in range(8):
+        at_us = books.START_US + number // 2 * books.DAY_US + number * MINUTE_US
+        ended = {"outcome": "unknown", "cost_pico": 0} if number == 7 else {}
+        books.append(ledger, books.request(900_001 + number, at_us, **ended))
+    report = books.costs(
+        (0, books.usual(2)),
+        (1, [("gpt-5, input", 0.0043, 2_000), ("gpt-5, output", 0.0032, 400)]),
+        (2, []),
+        (3, [*books.usual(2), ("web search", 0.05, None)]),
+        *((day, []) for day in range(4, 30)),
+    )
+    books.perform(ledger, ImportInvoice(files=(report,)))
+    books.perform(ledger, books.compare())
+
+
+def main() -> None:
+    import django
+
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+    django.setup()
+    from tests.gateway.operations.books import append
+
+    ledger = Path(sys.argv[1])
+    append(ledger, fleet_records(time.time_ns() // 1_000))
+    keep_books(ledger)
+
+
+if __name__ == "__main__":
+    main()
