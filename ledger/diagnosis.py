@@ -142,7 +142,7 @@ def fallback_schema(before: Picture, now: Picture) -> Finding | None:
             "it stops by other rules",
         ),
         not_yet="count every completed request as a success",
-        drill="degraded=1",
+        drill="degraded=yes",
     )
 
 
