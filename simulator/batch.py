@@ -13,8 +13,9 @@ from simulator.iterations import (
     log_of_rows,
     token_times_ps,
 )
+from simulator.leaping import is_plain, leap
 from simulator.scheduler import MAX_JOB_TOKENS, Job, ReplicaConfig
-from simulator.state import COMPLETED, NEVER, NO_HASHES, REFUSED, ReplicaState
+from simulator.state import COMPLETED, NEVER, NO_HASHES, REFUSED, ReplicaState, ints_of
 from simulator.stepping import stepping
 from simulator.timing import MAX_PS, TimeModel
 
@@ -161,15 +162,20 @@ def simulate(
     Raises OverflowError where times leave the range of MAX_PS: rebase a longer trace.
     """
     state = load(jobs, config, model)
-    core = stepping(state, leaps=True)
-    next(core)
-    if progress is not None and len(jobs):
-        begin, end = int(jobs.arrival_ps.min()), int(jobs.arrival_ps.max())
-        for part in range(1, PROGRESS_SLICES):
-            core.send(begin + (end - begin) * part // PROGRESS_SLICES)
-            progress(1.0 - len(state.pending) / len(jobs))
-    core.send(MAX_PS - 1)
-    if state.running or state.pending or state.queue or state.urgent:
+    if is_plain(state):
+        leap(state, progress)
+        beyond = state.now >= MAX_PS
+    else:
+        core = stepping(state)
+        next(core)
+        if progress is not None and len(jobs):
+            begin, end = int(jobs.arrival_ps.min()), int(jobs.arrival_ps.max())
+            for part in range(1, PROGRESS_SLICES):
+                core.send(begin + (end - begin) * part // PROGRESS_SLICES)
+                progress(1.0 - len(state.pending) / len(jobs))
+        core.send(MAX_PS - 1)
+        beyond = bool(state.running or state.queue or state.urgent)
+    if beyond or state.pending:
         raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
     if progress is not None:
         progress(1.0)
@@ -217,19 +223,19 @@ def final_blocks(jobs: JobArrays, config: ReplicaConfig) -> list[int]:
 def collect(state: ReplicaState, jobs: JobArrays) -> SimulationResult:
     """Return the columns of a state in which every job has ended."""
     outcome = np.frombuffer(bytes(state.outcome), np.int8)
-    last_run = np.array(state.remaining, np.int64)
+    last_run = ints_of(state.remaining)
     completed = outcome == COMPLETED
     return SimulationResult(
         outcome=outcome,
         arrival_ps=jobs.arrival_ps,
-        scheduled_ps=np.array(state.scheduled, np.int64),
-        first_token_ps=np.array(state.first_token, np.int64),
-        done_ps=np.array(state.done, np.int64),
+        scheduled_ps=ints_of(state.scheduled),
+        first_token_ps=ints_of(state.first_token),
+        done_ps=ints_of(state.done),
         output_tokens=jobs.output_tokens - np.where(completed, 0, last_run),
-        cached_tokens=np.array(state.cached, np.int64),
-        preemptions=np.array(state.preemptions, np.int64),
+        cached_tokens=ints_of(state.cached),
+        preemptions=ints_of(state.preemptions),
         iterations=iteration_log(state),
-        last_run_start=np.array(state.done_iteration, np.int64) - last_run + 1,
+        last_run_start=ints_of(state.done_iteration) - last_run + 1,
         earlier_runs=dict(state.runs),
     )
 

@@ -1,33 +1,44 @@
-"""The engine's loop again, for whole traces of plain jobs: the same times in a third of the work.
+"""The engine's loop again, for whole traces of plain jobs: the same times in half of the work.
 
 Plain: first come first served, nothing hashed, nobody cancels, no prefill threshold. Then what is
-partly prefilled is one job, the last of the running, and nothing has to be asked of a cache, a
-priority or a caller. Where KV runs short it stops at that boundary: stepping.py decides who goes.
-Semantics: SCHEDULING in scheduler.py; source SIM-1.
+partly prefilled is one job, the last of the running; who gives way is always the last; and
+nothing has to be asked of a cache, a priority or a caller. Semantics: SCHEDULING in scheduler.py;
+source SIM-1.
 """
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from math import sqrt
 
-from simulator.state import ENTRY_BITS, ENTRY_MASK, LOG_CHUNK, NEVER, ReplicaState
-from simulator.timing import MAX_PS
+import numpy as np
 
-NEARLY_2 = 2.0 * (1.0 - 1e-12)
-"""Keeps a root that was estimated in floating point from exceeding the exact one."""
+from simulator.state import (
+    ENTRY_BITS,
+    ENTRY_MASK,
+    NEVER,
+    ReplicaState,
+    ints_of,
+)
+from simulator.timing import MAX_PS, steps_until
+
+ROOT_ERROR = 1e-5
+"""More than a root in floating point can be wrong by: it is below 2**24 steps, good to 2**-50."""
+ROW_WIDTH = 4
+"""A row is (start ps, steps, a ps, tokens emitted a step); the rest of the log follows from it."""
+ROWS_CHUNK = 8192 * ROW_WIDTH
 
 
-def suits_leaping(state: ReplicaState) -> bool:
-    """Return whether a state whose jobs are all known is plain."""
+def is_plain(state: ReplicaState) -> bool:
+    """Return whether a state whose jobs are all pending can leap."""
     config = state.config
-    plain = not config.priority_scheduling and not config.long_prefill_token_threshold
-    return plain and not state.cancels and state.cache is None
+    ordered = not config.priority_scheduling and not config.long_prefill_token_threshold
+    return ordered and not state.cancels and state.cache is None
 
 
-def leap(state: ReplicaState, limit_ps: int) -> None:
-    """Run `state` from a boundary until KV runs short, nothing is left, or `limit_ps` has passed.
+def leap(state: ReplicaState, progress: Callable[[float], None] | None = None) -> None:
+    """Run a plain state, all of whose jobs are pending, until all have ended or MAX_PS has passed.
 
-    Unlike stepping, it commits an iteration or a stretch that begins before the limit, even if
-    it ends after it: nobody may hand in anything between.
+    `progress` hears now and then the share that was admitted.
     """
     config, model = state.config, state.model
     block_tokens, raise_by = config.block_tokens, config.block_tokens - 1
@@ -37,42 +48,87 @@ def leap(state: ReplicaState, limit_ps: int) -> None:
     chunked, whole_must_fit = config.chunked_prefill, config.full_sequence_must_fit
     table, per_decode, mixed_ps = state.batch_table, model.per_decode_ps, model.mixed_ps
     per_context, per_pair = model.per_context_token_ps, model.per_attention_pair_ps
-    pending, completions, log = state.pending, state.completions, state.log
+    pending, completions = state.pending, state.completions
     arrival, length, remaining = state.arrival, state.length, state.remaining
     final_blocks, computed, blocks = state.final_blocks, state.computed, state.blocks
     scheduled, first_token, done = state.scheduled, state.first_token, state.done
     done_iteration, growth = state.done_iteration, state.growth
     decode_ps = [f + per_decode * count for count, f in enumerate(table[: max_seqs + 1])]
 
-    # The waiting are the pending whose arrival has passed: one queue instead of two.
-    pending.extendleft(reversed(state.queue))
-    state.queue.clear()
+    # Waiting are the pending whose arrival has passed. `admitted` are the running in their order,
+    # with some that have ended since. The blocks of decodes are only counted where KV is scarce.
+    admitted: list[int] = []
+    partial, counts_blocks = NEVER, False
+    jobs = len(pending)
     next_arrival = arrival[pending[0]] if pending else MAX_PS
-    # The running in order of admission, with those that have ended since; completions name slots.
-    admitted = list(state.running.values())
-    partial = state.prefilling[0] if state.prefilling else NEVER
-    completions[:] = [done_iteration[slot] << ENTRY_BITS | slot for slot in admitted if slot != partial]
-    heapify(completions)
-    next_end = completions[0] >> ENTRY_BITS if completions else MAX_PS
-    now, iteration, decodes = state.now, state.iteration, state.decodes
-    context = state.decode_offset_sum + decodes * iteration
-    decode_blocks, fixed, committed = state.decode_blocks, state.fixed_blocks, state.committed
-    counts_blocks = True
+    next_end = MAX_PS
+    now = iteration = decodes = context = decode_blocks = fixed = committed = 0
     entering: list[int] = []
+    rows: list[int] = []
 
-    while now < limit_ps:
-        known = committed > usable
-        if known:
-            if not counts_blocks:
-                counts_blocks, decode_blocks = True, _count_blocks(state)
-            whole, rest = divmod(iteration + 1, block_tokens)
-            free = usable - fixed - decode_blocks - decodes * whole
-            free -= sum(growth[block_tokens - rest :])
-            if free < 0:
-                break
-        elif counts_blocks and committed < seldom_short:
-            counts_blocks = False
-        if next_arrival <= now or partial >= 0:
+    while True:
+        while next_end <= iteration:
+            slot = heappop(completions) & ENTRY_MASK
+            next_end = completions[0] >> ENTRY_BITS if completions else MAX_PS
+            done[slot] = now
+            decodes -= 1
+            committed -= final_blocks[slot]
+            held = length[slot] + remaining[slot] - 1
+            context -= held
+            if counts_blocks:
+                raised = held - iteration + raise_by
+                growth[raised % block_tokens] -= 1
+                decode_blocks -= raised // block_tokens
+        if now >= MAX_PS:
+            break
+        gave_way = False
+        known = False  # whether `free`, what the running will leave, has been counted
+        if counts_blocks:
+            if committed > usable:
+                whole, rest = divmod(iteration + 1, block_tokens)
+                free = usable - fixed - decode_blocks - decodes * whole
+                free -= sum(growth[block_tokens - rest :])
+                known = True
+                needed = 0
+                if partial >= 0:
+                    reach = min(length[partial], computed[partial] + max_tokens - decodes)
+                    needed = -(-reach // block_tokens) - blocks[partial]
+                if needed > free:
+                    # The last gives way, and the next to last, until what the others take is there.
+                    gave_way = True
+                    if partial >= 0:
+                        free += blocks[partial]
+                        fixed -= blocks[partial]
+                        committed -= final_blocks[partial]
+                        _send_back(state, admitted.pop())
+                        partial = NEVER
+                    while free < 0:
+                        slot = admitted.pop()
+                        if done[slot] >= 0:
+                            continue
+                        last = done_iteration[slot]
+                        emitted = iteration - last + remaining[slot]
+                        state.runs.setdefault(slot, []).append((iteration - emitted + 1, emitted))
+                        length[slot] += emitted
+                        remaining[slot] -= emitted
+                        held = length[slot] - 1
+                        free += held // block_tokens + 1
+                        raised = held - iteration + raise_by
+                        growth[raised % block_tokens] -= 1
+                        decode_blocks -= raised // block_tokens
+                        decodes -= 1
+                        context -= held
+                        committed -= final_blocks[slot]
+                        completions.remove(last << ENTRY_BITS | slot)
+                        _send_back(state, slot)
+                    heapify(completions)
+                    next_end = completions[0] >> ENTRY_BITS if completions else MAX_PS
+                    next_arrival = arrival[pending[0]]
+                    if not decodes:
+                        continue
+            elif committed < seldom_short:
+                counts_blocks = False
+        if (next_arrival <= now or partial >= 0) and not gave_way:
             prefill = pairs = 0
             single, together = decodes, context
             left, seats = max_tokens - decodes, max_seqs - decodes
@@ -83,8 +139,6 @@ def leap(state: ReplicaState, limit_ps: int) -> None:
                     tokens = left
                 more = -(-(start + tokens) // block_tokens) - blocks[partial]
                 if known:
-                    if more > free:
-                        break
                     free -= more
                 if gap == 1:
                     single += 1
@@ -145,39 +199,41 @@ def leap(state: ReplicaState, limit_ps: int) -> None:
                     computed[slot] = tokens
                     blocks[slot] = held = -(-tokens // block_tokens)
                     fixed += held
-            exact = prefill > 0 or single > decodes
-        else:
-            exact = False
-
-        if exact:
-            a = table[prefill + single] + per_decode * single + per_context * together
-            if prefill:
-                a += per_pair * pairs + mixed_ps
-            context += decodes
-            begin, now = now, now + a
-            iteration += 1
-            for slot in entering:
-                if first_token[slot] < 0:
-                    first_token[slot] = now
-                last = iteration + remaining[slot] - 1
-                done_iteration[slot] = last
-                heappush(completions, last << ENTRY_BITS | slot)
-                if last < next_end:
-                    next_end = last
-                decodes += 1
-                context += length[slot]
-                if counts_blocks:
-                    raised = length[slot] - iteration + raise_by
-                    growth[raised % block_tokens] += 1
-                    decode_blocks += raised // block_tokens
-            entering.clear()
-            log += (iteration - 1, begin, 1, a, 0, decodes)
-            if len(log) > LOG_CHUNK:
-                state.flush_log()
-        elif decodes:
+            if prefill or single > decodes:
+                a = table[prefill + single] + per_decode * single + per_context * together
+                if prefill:
+                    a += per_pair * pairs + mixed_ps
+                context += decodes
+                begin, now = now, now + a
+                iteration += 1
+                for slot in entering:
+                    if first_token[slot] < 0:
+                        first_token[slot] = now
+                    last = iteration + remaining[slot] - 1
+                    done_iteration[slot] = last
+                    heappush(completions, last << ENTRY_BITS | slot)
+                    if last < next_end:
+                        next_end = last
+                    decodes += 1
+                    context += length[slot]
+                    if counts_blocks:
+                        raised = length[slot] - iteration + raise_by
+                        growth[raised % block_tokens] += 1
+                        decode_blocks += raised // block_tokens
+                entering.clear()
+                rows += (begin, 1, a, decodes)
+                if len(rows) > ROWS_CHUNK:
+                    _flush(state, rows, iteration)
+                    if progress is not None:
+                        progress(1.0 - len(pending) / jobs)
+                if next_end <= iteration or next_arrival <= now or partial >= 0 or counts_blocks:
+                    continue
+        if decodes:
             # A stretch of pure decode steps, as long as nothing can change the batch.
             steps = next_end - iteration
-            if committed > usable:
+            if gave_way:
+                steps = 1
+            elif known:
                 grown = decodes * ((iteration + steps) // block_tokens + 1)
                 if usable < fixed + decode_blocks + grown:
                     state.iteration, state.decodes = iteration, decodes
@@ -185,46 +241,49 @@ def leap(state: ReplicaState, limit_ps: int) -> None:
                     steps = state.last_fitting(steps)
             b = per_context * decodes
             a = decode_ps[decodes] + per_context * context
-            end = now + steps * a + b * (steps * (steps - 1) // 2)
+            took = steps * a + b * (steps * (steps - 1) // 2)
+            span = next_arrival - now
             # An arrival behind a blocked head, or with no seat left, can't change the batch.
-            if now < next_arrival < end and decodes < max_seqs:
-                # The first boundary at or after it: estimated just below, then exact.
-                span = float(next_arrival - now)
-                slope = a - 0.5 * b
-                steps = int(NEARLY_2 * span / (slope + sqrt(slope * slope + 2.0 * b * span))) or 1
-                end = now + steps * a + b * (steps * (steps - 1) // 2)
-                while end < next_arrival:
-                    end += a + b * steps
-                    steps += 1
-            log += (iteration, now, steps, a, b, decodes)
+            if 0 < span < took and decodes < max_seqs:
+                # The first boundary at or after it: the root in floating point, rounded up, is
+                # exact unless it lies as near to a whole number as its error may be.
+                slope, wide = a - 0.5 * b, float(span)
+                root = 2.0 * wide / (slope + sqrt(slope * slope + 2.0 * b * wide))
+                steps = int(root) + 1
+                if not ROOT_ERROR < steps - root < 1.0 - ROOT_ERROR:
+                    steps = steps_until(span, a, b)
+                took = steps * a + b * (steps * (steps - 1) // 2)
+            rows += (now, steps, a, decodes)
             iteration += steps
             context += steps * decodes
-            now = end
+            now += took
         elif next_arrival < MAX_PS:
             now = next_arrival
-            continue
         else:
             break
 
-        while next_end <= iteration:
-            slot = heappop(completions) & ENTRY_MASK
-            next_end = completions[0] >> ENTRY_BITS if completions else MAX_PS
-            done[slot] = now
-            decodes -= 1
-            committed -= final_blocks[slot]
-            held = length[slot] + remaining[slot] - 1
-            context -= held
-            if counts_blocks:
-                raised = held - iteration + raise_by
-                growth[raised % block_tokens] -= 1
-                decode_blocks -= raised // block_tokens
+    state.now = now
+    if rows and now < MAX_PS:
+        _flush(state, rows, iteration)
 
-    if not counts_blocks:
-        decode_blocks = _count_blocks(state)
-    state.now, state.iteration, state.decodes = now, iteration, decodes
-    state.decode_offset_sum = context - decodes * iteration
-    state.decode_blocks, state.fixed_blocks, state.committed = decode_blocks, fixed, committed
-    _name_running(state, [slot for slot in admitted if done[slot] < 0], partial)
+
+def _send_back(state: ReplicaState, slot: int) -> None:
+    """Put a job that gave way, and holds nothing any more, at the head of the waiting."""
+    state.computed[slot] = state.blocks[slot] = 0
+    state.preemptions[slot] += 1
+    state.pending.appendleft(slot)
+
+
+def _flush(state: ReplicaState, rows: list[int], iteration: int) -> None:
+    """Append to the state's log rows of which the last ended with `iteration`."""
+    state.flush_log()
+    start, steps, a, emitted = ints_of(rows).reshape(-1, ROW_WIDTH).T
+    before = np.cumsum(steps) - steps
+    before += iteration - int(steps.sum())
+    b = state.model.per_context_token_ps * emitted
+    columns = np.stack([before, start, steps, a, b, emitted], axis=1)
+    state.log_store.frombytes(columns.tobytes())
+    rows.clear()
 
 
 def _count_blocks(state: ReplicaState) -> int:
@@ -236,18 +295,3 @@ def _count_blocks(state: ReplicaState) -> int:
         state.growth[raised % block_tokens] += 1
         decode_blocks += raised // block_tokens
     return decode_blocks
-
-
-def _name_running(state: ReplicaState, running: list[int], partial: int) -> None:
-    """Give those that run on their admission numbers, in their order."""
-    state.prefilling[:] = [partial] if partial >= 0 else []
-    state.waiting_tokens = state.stale = 0
-    state.running.clear()
-    state.completions.clear()
-    for slot in running:
-        number = state.admission[slot] = state.admissions
-        state.admissions += 1
-        state.running[number] = slot
-        if slot != partial:
-            state.completions.append(state.done_iteration[slot] << ENTRY_BITS | number)
-    heapify(state.completions)

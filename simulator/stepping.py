@@ -11,7 +11,6 @@ from collections.abc import Generator
 from heapq import heappop, heappush
 from math import sqrt
 
-from simulator.leaping import NEARLY_2, leap, suits_leaping
 from simulator.preemption import cancel_due, push_publication, schedule_running
 from simulator.state import (
     ENTRY_BITS,
@@ -22,14 +21,16 @@ from simulator.state import (
 )
 from simulator.timing import MAX_PS
 
+NEARLY_2 = 2.0 * (1.0 - 1e-12)
+"""Keeps a root that was estimated in floating point from exceeding the exact one."""
 
-def stepping(state: ReplicaState, *, leaps: bool = False) -> Generator[None, int, None]:
+
+def stepping(state: ReplicaState) -> Generator[None, int, None]:
     """Run `state`: each `send(limit_ps)` handles what happens up to and including the limit.
 
     An iteration that would start at the limit waits for the next call, so that arrivals and
     cancels of that very moment still count. A stretch that ends beyond the limit stays
-    uncommitted: it is only noted in `planned_end`, `planned_a` and `planned_b`. Where it `leaps`
-    all jobs are known beforehand, and plain ones go through leaping.py.
+    uncommitted: it is only noted in `planned_end`, `planned_a` and `planned_b`.
     """
     config, model, cache = state.config, state.model, state.cache
     block_tokens, raise_by = config.block_tokens, config.block_tokens - 1
@@ -58,20 +59,7 @@ def stepping(state: ReplicaState, *, leaps: bool = False) -> Generator[None, int
     limit = yield
     next_arrival = arrival[pending[0]] if pending else MAX_PS
     next_cancel = cancels[0][0] if cancels else MAX_PS
-    leaps = leaps and suits_leaping(state)
     while True:
-        if leaps and (not prefilling or next(reversed(running.values())) == prefilling[0]):
-            state.now, state.iteration, state.admissions = now, iteration, number
-            state.decodes, state.decode_offset_sum = decodes, offset_sum
-            state.decode_blocks, state.fixed_blocks = decode_blocks, fixed
-            state.committed, state.stale = committed, stale
-            leap(state, limit)
-            now, iteration, number = state.now, state.iteration, state.admissions
-            decodes, offset_sum = state.decodes, state.decode_offset_sum
-            decode_blocks, fixed = state.decode_blocks, state.fixed_blocks
-            committed, stale = state.committed, state.stale
-            waiting_tokens = state.waiting_tokens
-            next_arrival = arrival[pending[0]] if pending else MAX_PS
         # What has happened by this boundary: arrivals first, then cancels.
         while next_arrival <= now:
             slot = pending.popleft()
