@@ -107,4 +107,5 @@ def operation_of(one: Listed, outcome: Outcome) -> ResolveUnknown | None:
         output_tokens=usage.output_tokens,
         error_code=error_code(outcome),
         provider_request_id=outcome.provider_request_id,
+        service_tier=outcome.service_tier,
     )

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from ledger.queries.unknowns import OpenUnknown, last_end
-from ledger.rate_lookup import Priced, price
+from ledger.rate_lookup import Priced, price_told
 from ledger.rates import Cost, RateTable, Usage, batch_priced
 from ledger.receipt_cost import meters_json
 from ledger.records import AttemptEvent, Receipt, Record, Settlement
@@ -28,6 +28,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     usage_source: str = "provider"  # provider | estimated
     error_code: str | None = None
     provider_request_id: str | None = None
+    service_tier: str = ""  # the provider's word, "" where it said none
 
 
 def resolution(
@@ -58,6 +59,7 @@ def resolution(
         cost_pico=cost.total_pico,
         rate_key=rate_key,
         usage_json=meters_json(found.usage.meters),
+        service_tier=found.service_tier or None,
     )
     reservation = open_unknown.reservation
     settlement = Settlement(
@@ -81,9 +83,10 @@ def _priced(
     if found.became in ("not_run", "written_off"):
         return NOTHING, None
     keys = (one.attempt.route_id, one.attempt.identity_id)
-    priced = price(
+    priced = price_told(
         rates, keys, found.usage, batch=batch_priced(receipt.priority),
-        at_us=receipt.accepted_at_us, place=("", region, ""),
+        at_us=receipt.accepted_at_us,
+        place=(one.attempt.provider_kind, region, found.service_tier),
     )  # fmt: skip
     return (priced.cost, priced.key) if isinstance(priced, Priced) else (NOTHING, None)
 

@@ -15,7 +15,7 @@ from gateway.desk import Weighed
 from gateway.policy.values import Route
 from gateway.providers.outcomes import Completed, Outcome, Rejected, Timings, Unknown, error_code
 from ledger.money import int64
-from ledger.rate_lookup import Priced, price
+from ledger.rate_lookup import Priced, price_told
 from ledger.rates import Cost, batch_priced
 from ledger.receipt_cost import meters_json
 from ledger.records import AttemptEvent, Receipt, Record, Settlement
@@ -74,6 +74,8 @@ def refusal_receipt(weighed: Weighed, ended_at_us: int) -> Receipt:
 def priced_attempt(weighed: Weighed, tried: Tried) -> tuple[Cost, str | None]:
     """Return what an attempt cost at its own route or model, and the key of its rate (CST-8).
 
+    By the rate of the service tier that the provider said, else by the standard one.
+
     What a provider refused cost nothing, and where there is no price no key is named. Raises
     ValueError for a usage that can't be priced or whose cost no column could hold.
     """
@@ -81,9 +83,10 @@ def priced_attempt(weighed: Weighed, tried: Tried) -> tuple[Cost, str | None]:
         return NOTHING, None
     usage, route = tried.outcome.usage, tried.route
     batch = batch_priced(weighed.request.priority)
-    priced = price(
+    priced = price_told(
         weighed.rates, (route.route_id, route.identity_id), usage, batch=batch,
-        at_us=weighed.decided_at_us, place=(route.provider_kind, route.region, ""),
+        at_us=weighed.decided_at_us,
+        place=(route.provider_kind, route.region, tried.outcome.service_tier),
     )  # fmt: skip
     try:
         int64(max(usage.input_tokens, usage.output_tokens), "tokens")
@@ -122,6 +125,7 @@ def attempt_records(weighed: Weighed, tried: Tried) -> tuple[Record, ...]:
             rate_key=rate_key,
             usage_convention=outcome.usage_convention if ran else None,
             usage_json=meters_json(outcome.usage.meters) if ran else None,
+            service_tier=outcome.service_tier or None,
         )
     )
     if not isinstance(outcome, Unknown):

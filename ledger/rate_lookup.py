@@ -178,6 +178,21 @@ def price(
     return Unpriced(keys=tuple(keys), table_version=table.version)
 
 
+def price_told(
+    table: RateTable, keys: Sequence[str], usage: Usage, *, batch: bool, at_us: int, place: Place
+) -> Priced | Unpriced:
+    """As `price` of a place whose tier is a provider's word: where no rate has it, the standard.
+
+    Admission reserved by the standard rate; a tier that nobody priced must not make it free. The
+    label of what it returns tells which rate it was.
+    """
+    priced = price(table, keys, usage, batch=batch, at_us=at_us, place=place)
+    if isinstance(priced, Priced) or priced.meters or place[2] in STANDARD_TIERS:
+        return priced
+    standard = (place[0], place[1], "")
+    return price(table, keys, usage, batch=batch, at_us=at_us, place=standard)
+
+
 def _is_plain(rate: Rate) -> bool:
     dated = rate.valid_from_us is not None or rate.valid_to_us is not None
     elsewhere = rate.provider or rate.region or rate.service_tier

@@ -13,6 +13,7 @@ from ledger.queries import configuration as stored
 from ledger.queries.unknowns import OpenUnknown, open_unknown
 from ledger.rates import RateTable, Usage
 from ledger.records import Settlement
+from ledger.usage.reading import TIER_LIMIT_CHARS
 
 TOKENS_LIMIT = 10**9
 
@@ -31,6 +32,7 @@ class ResolveUnknown(Operation, frozen=True, kw_only=True):
     output_tokens: int | None = None
     error_code: str | None = None
     provider_request_id: str | None = None
+    service_tier: str = ""  # where the provider says that it ran: it may have its own rate
 
     def plan(self, seen: Seen) -> Plan | Refused:
         one = open_unknown(seen.connection, self.attempt_id)
@@ -82,6 +84,9 @@ class ResolveUnknown(Operation, frozen=True, kw_only=True):
         ):
             message = f"Tokens are counts up to {TOKENS_LIMIT:,}, the cached ones among the input."
             return Refused(code="UNUSABLE_USAGE", message=message)
+        if len(self.service_tier) > TIER_LIMIT_CHARS:
+            message = f"A service tier is a word of at most {TIER_LIMIT_CHARS} characters."
+            return Refused(code="UNUSABLE_USAGE", message=message)
         return Found(
             became=self.became,
             usage=Usage(
@@ -92,6 +97,7 @@ class ResolveUnknown(Operation, frozen=True, kw_only=True):
             usage_source="estimated" if self.input_tokens is None else "provider",
             error_code=self.error_code or (None if self.became == "completed" else "RESOLVED"),
             provider_request_id=self.provider_request_id,
+            service_tier=self.service_tier.lower(),
         )
 
 

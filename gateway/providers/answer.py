@@ -154,6 +154,7 @@ class Answer:
                 usage=usage,
                 usage_source=source,
                 usage_convention=self._convention(),
+                service_tier=self._tier(),
                 provider_request_id=self._provider_id,
                 timings=self._timings(),
                 finish_reason=finish_reason,
@@ -171,6 +172,7 @@ class Answer:
             usage=usage,
             usage_source=source,
             usage_convention=self._convention(),
+            service_tier=self._tier(),
             provider_request_id=self._provider_id,
             timings=self._timings(),
             reason=reason,
@@ -184,6 +186,7 @@ class Answer:
             usage=usage,
             usage_source=source,
             usage_convention=self._convention(),
+            service_tier=self._tier(),
             provider_request_id=self._provider_id,
             timings=self._timings(),
             reason=reason,
@@ -206,6 +209,7 @@ class Answer:
             usage=usage,
             usage_source=source,
             usage_convention=self._convention(),
+            service_tier=self._tier(),
             provider_request_id=self._provider_id,
             timings=replace(self._timings(), cancel_ack_us=took_us),
             reason=reason,
@@ -253,6 +257,10 @@ class Answer:
     def _convention(self) -> str | None:
         told = self._total or self._running
         return told.convention if told is not None else None
+
+    def _tier(self) -> str:
+        told = self._total or self._running
+        return told.service_tier if told is not None else ""
 
     def _counted(self, count_text: CountText) -> tuple[Usage, UsageSource]:
         tokens = count_text("".join(self._texts))

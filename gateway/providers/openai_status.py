@@ -35,8 +35,8 @@ def chat_outcome(body: bytes, convention: Convention) -> Outcome | None:
     chunk = None if told is None else read_chunk(told, convention)
     if not isinstance(chunk, Chunk) or chunk.finish_reason is None:
         return None
-    usage = _complete(chunk.reported)
-    if usage is None:
+    usage, reported = _complete(chunk.reported), chunk.reported
+    if usage is None or reported is None:
         return None
     finish = FINISHED.get(chunk.finish_reason)
     if finish is None:
@@ -45,18 +45,28 @@ def chat_outcome(body: bytes, convention: Convention) -> Outcome | None:
         )
     else:
         end = Completed(usage=usage, finish_reason=finish)
-    return replace(end, usage_convention=convention.name, provider_request_id=chunk.provider_id)
+    return replace(
+        end,
+        usage_convention=convention.name,
+        provider_request_id=chunk.provider_id,
+        service_tier=reported.service_tier,
+    )
 
 
 def response_outcome(body: bytes) -> Outcome | None:
     """Return the end of a response by its `status`; None of one in progress or without usage."""
     told = _object(body)
-    usage = None if told is None else _complete(reported_by(RESPONSES, told))
+    reported = None if told is None else reported_by(RESPONSES, told)
+    usage = _complete(reported)
     end = None if told is None or usage is None else _response_end(told, usage)
-    if told is None or end is None:
+    if told is None or reported is None or end is None:
         return None
-    named = provider_id(told.get("id"))
-    return replace(end, usage_convention=RESPONSES.name, provider_request_id=named)
+    return replace(
+        end,
+        usage_convention=RESPONSES.name,
+        provider_request_id=provider_id(told.get("id")),
+        service_tier=reported.service_tier,
+    )
 
 
 def _response_end(told: dict[str, Any], usage: Usage) -> Outcome | None:

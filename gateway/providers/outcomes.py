@@ -72,6 +72,7 @@ class Outcome:
     usage: Usage
     usage_source: UsageSource = "provider"
     usage_convention: str | None = None  # of ledger.usage; None: the gateway's own count
+    service_tier: str = ""  # the provider's word for where it ran; "": it said none
     provider_request_id: str | None = None
     timings: Timings = field(default_factory=Timings)
 

@@ -56,6 +56,7 @@ class Reported:
     cached_input_tokens: int | None = None
     meters: Meters = ()
     convention: str | None = None
+    service_tier: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +154,7 @@ def reported_by(convention: Convention, body: dict[str, Any]) -> Reported | None
         cached_input_tokens=usage.cached_input_tokens,
         meters=usage.meters if whole else (),
         convention=told.convention,
+        service_tier=told.service_tier,
     )
 
 

@@ -53,18 +53,24 @@ def normalise(
             given[name] = count
     if "input" not in given and "output" not in given and counted is None:
         return None
-    return _checked(convention, payload, given, doubts, counted)
+    tier = _tier(convention, body)
+    return _checked(convention, payload, given, doubts, counted, tier)
 
 
 def usage_object(convention: Convention, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The usage object of a body: the first of the convention's roots that is there."""
     for root in convention.roots:
-        at: Any = body
-        for name in root:
-            at = at.get(name) if isinstance(at, dict) else None
+        at = _inside(body, root)
         if isinstance(at, dict):
             return at
     return None
+
+
+def _inside(body: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    at: Any = body
+    for name in names:
+        at = at.get(name) if isinstance(at, dict) else None
+    return at
 
 
 def _checked(
@@ -73,6 +79,7 @@ def _checked(
     given: Mapping[str, int],
     doubts: list[str],
     counted: Usage | None,
+    tier: str,
 ) -> Normalised:
     """The counts with what is missing filled in, and no part larger than its whole."""
     ours = counted or Usage(input_tokens=0, output_tokens=0)
@@ -100,7 +107,7 @@ def _checked(
         convention=convention.name,
         source="estimated" if doubts else "provider",
         doubts=tuple(dict.fromkeys(doubts)),
-        service_tier=_tier(convention, payload),
+        service_tier=tier,
     )
 
 
@@ -119,8 +126,14 @@ def _fitted(given: Mapping[str, int], room: dict[str, int], doubts: list[str]) -
     return tuple(fitted)
 
 
-def _tier(convention: Convention, payload: Mapping[str, Any]) -> str:
-    said = payload.get(convention.tier) if convention.tier else None
+def _tier(convention: Convention, body: Mapping[str, Any]) -> str:
+    """The provider's word: in the usage (Anthropic), or else beside it (OpenAI)."""
+    said = None
+    for root in convention.roots if convention.tier else ():
+        for at in (root, root[:-1]):
+            holder = _inside(body, at)
+            if said is None and isinstance(holder, dict):
+                said = holder.get(convention.tier)
     if not isinstance(said, str) or len(said) > TIER_LIMIT_CHARS:
         return ""
     lowered = said.lower()
