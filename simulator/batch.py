@@ -164,7 +164,6 @@ def simulate(
     state = load(jobs, config, model)
     if is_plain(state):
         leap(state, progress)
-        beyond = state.now >= MAX_PS
     else:
         core = stepping(state)
         next(core)
@@ -174,9 +173,8 @@ def simulate(
                 core.send(begin + (end - begin) * part // PROGRESS_SLICES)
                 progress(1.0 - len(state.pending) / len(jobs))
         core.send(MAX_PS - 1)
-        beyond = bool(state.running or state.queue or state.urgent)
-    if beyond or state.pending:
-        raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
+        if state.running or state.pending or state.queue or state.urgent:
+            raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
     if progress is not None:
         progress(1.0)
     return collect(state, jobs)

@@ -23,6 +23,8 @@ from simulator.timing import MAX_PS, steps_until
 
 ROOT_ERROR = 1e-5
 """More than a root in floating point can be wrong by: it is below 2**24 steps, good to 2**-50."""
+NO_MORE = 2**64
+"""Beyond any time and any iteration."""
 ROW_WIDTH = 4
 """A row is (start ps, steps, a ps, tokens emitted a step); the rest of the log follows from it."""
 ROWS_CHUNK = 8192 * ROW_WIDTH
@@ -36,9 +38,10 @@ def is_plain(state: ReplicaState) -> bool:
 
 
 def leap(state: ReplicaState, progress: Callable[[float], None] | None = None) -> None:
-    """Run a plain state, all of whose jobs are pending, until all have ended or MAX_PS has passed.
+    """Run a plain state, all of whose jobs are pending, until all have ended.
 
-    `progress` hears now and then the share that was admitted.
+    `progress` hears now and then the share that was admitted. Raises OverflowError where times
+    leave the range of MAX_PS.
     """
     config, model = state.config, state.model
     block_tokens, raise_by = config.block_tokens, config.block_tokens - 1
@@ -60,8 +63,8 @@ def leap(state: ReplicaState, progress: Callable[[float], None] | None = None) -
     admitted: list[int] = []
     partial, counts_blocks = NEVER, False
     jobs = len(pending)
-    next_arrival = arrival[pending[0]] if pending else MAX_PS
-    next_end = MAX_PS
+    next_arrival = arrival[pending[0]] if pending else NO_MORE
+    next_end = NO_MORE
     now = iteration = decodes = context = decode_blocks = fixed = committed = 0
     entering: list[int] = []
     rows: list[int] = []
@@ -69,7 +72,7 @@ def leap(state: ReplicaState, progress: Callable[[float], None] | None = None) -
     while True:
         while next_end <= iteration:
             slot = heappop(completions) & ENTRY_MASK
-            next_end = completions[0] >> ENTRY_BITS if completions else MAX_PS
+            next_end = completions[0] >> ENTRY_BITS if completions else NO_MORE
             done[slot] = now
             decodes -= 1
             committed -= final_blocks[slot]
@@ -79,10 +82,8 @@ def leap(state: ReplicaState, progress: Callable[[float], None] | None = None) -
                 raised = held - iteration + raise_by
                 growth[raised % block_tokens] -= 1
                 decode_blocks -= raised // block_tokens
-        if now >= MAX_PS:
-            break
-        gave_way = False
-        known = False  # whether `free`, what the running will leave, has been counted
+        # `known`: whether `free`, what the running will leave, has been counted.
+        gave_way = known = False
         if counts_blocks:
             if committed > usable:
                 whole, rest = divmod(iteration + 1, block_tokens)
@@ -122,7 +123,7 @@ def leap(state: ReplicaState, progress: Callable[[float], None] | None = None) -
                         completions.remove(last << ENTRY_BITS | slot)
                         _send_back(state, slot)
                     heapify(completions)
-                    next_end = completions[0] >> ENTRY_BITS if completions else MAX_PS
+                    next_end = completions[0] >> ENTRY_BITS if completions else NO_MORE
                     next_arrival = arrival[pending[0]]
                     if not decodes:
                         continue
@@ -180,7 +181,7 @@ def leap(state: ReplicaState, progress: Callable[[float], None] | None = None) -
                         break
                     free -= held
                 pending.popleft()
-                next_arrival = arrival[pending[0]] if pending else MAX_PS
+                next_arrival = arrival[pending[0]] if pending else NO_MORE
                 committed = promised
                 admitted.append(slot)
                 if scheduled[slot] < 0:
@@ -223,7 +224,7 @@ def leap(state: ReplicaState, progress: Callable[[float], None] | None = None) -
                 entering.clear()
                 rows += (begin, 1, a, decodes)
                 if len(rows) > ROWS_CHUNK:
-                    _flush(state, rows, iteration)
+                    _flush(state, rows, now, iteration)
                     if progress is not None:
                         progress(1.0 - len(pending) / jobs)
                 if next_end <= iteration or next_arrival <= now or partial >= 0 or counts_blocks:
@@ -257,14 +258,12 @@ def leap(state: ReplicaState, progress: Callable[[float], None] | None = None) -
             iteration += steps
             context += steps * decodes
             now += took
-        elif next_arrival < MAX_PS:
+        elif next_arrival < NO_MORE:
             now = next_arrival
         else:
             break
 
-    state.now = now
-    if rows and now < MAX_PS:
-        _flush(state, rows, iteration)
+    _flush(state, rows, now, iteration)
 
 
 def _send_back(state: ReplicaState, slot: int) -> None:
@@ -274,8 +273,10 @@ def _send_back(state: ReplicaState, slot: int) -> None:
     state.pending.appendleft(slot)
 
 
-def _flush(state: ReplicaState, rows: list[int], iteration: int) -> None:
-    """Append to the state's log rows of which the last ended with `iteration`."""
+def _flush(state: ReplicaState, rows: list[int], now: int, iteration: int) -> None:
+    """Append to the state's log rows of which the last ended with `iteration`, at `now`."""
+    if now >= MAX_PS:
+        raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
     state.flush_log()
     start, steps, a, emitted = ints_of(rows).reshape(-1, ROW_WIDTH).T
     before = np.cumsum(steps) - steps
