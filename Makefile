@@ -3,6 +3,7 @@
 PYTHON ?= python3
 PORT ?= 8000
 SERVE ?= 1
+WORKERS ?= 2
 BIN := .venv/bin
 RUN := $(BIN)/python manage.py
 
@@ -51,7 +52,7 @@ migrations: .venv/dev
 	WEIGHBRIDGE_VAR=$$(mktemp -d) $(RUN) makemigrations --check --dry-run
 
 unit: .venv/dev chromium
-	WEIGHBRIDGE_VAR=$$(mktemp -d) $(BIN)/pytest $(PYTEST_ARGS)
+	WEIGHBRIDGE_VAR=$$(mktemp -d) $(BIN)/pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 chromium:  # Debian's, for the browser tests
 	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends chromium; }
