@@ -35,7 +35,7 @@ class PrefixCache:
     in blocks.
     """
 
-    __slots__ = ("_next_key", "evictable", "evictable_blocks", "own", "owners", "tracked")
+    __slots__ = ("_last", "_next_key", "evictable", "evictable_blocks", "own", "owners", "tracked")
 
     def __init__(self, usable_blocks: int) -> None:
         self.owners: dict[int, int] = {}
@@ -44,7 +44,8 @@ class PrefixCache:
         self.evictable: OrderedDict[int, Extent | None] = OrderedDict()
         self.evictable_blocks = 0
         self._next_key = -1
-        self._append(Extent(blocks=usable_blocks))
+        self._last: Extent | None = None  # the last of all free blocks, where nobody can hit it
+        self._append(usable_blocks)
 
     def settle(self, free_blocks: int) -> None:
         """Evict, in order, what was allocated since the last call, down to `free_blocks`."""
@@ -61,11 +62,14 @@ class PrefixCache:
                 surplus -= 1
             elif extent.blocks > surplus:
                 extent.blocks -= surplus
-                extent.published = min(extent.published, extent.blocks)
+                if extent.published > extent.blocks:
+                    extent.published = extent.blocks
                 surplus = 0
             else:
                 del evictable[key]
                 surplus -= extent.blocks
+                if extent is self._last:
+                    self._last = None
                 if extent.slot != NO_JOB:
                     del self.own[extent.slot]
 
@@ -140,12 +144,11 @@ class PrefixCache:
         With `keep_own` the `own_published` first of the private ones can be hit by `slot` again.
         """
         if private_blocks:
-            key = self._append(Extent(blocks=private_blocks))
             if keep_own and own_published:
-                extent = self.evictable[key]
-                assert extent is not None  # noqa: S101 - just made
-                extent.slot, extent.published = slot, own_published
-                self.own[slot] = key
+                self.own[slot] = self._next_key
+                self._add(Extent(blocks=private_blocks, published=own_published, slot=slot))
+            else:
+                self._append(private_blocks)
         held = self.tracked.pop(slot, None)
         if not held:
             return 0
@@ -155,17 +158,17 @@ class PrefixCache:
                 anonymous += 1
                 continue
             if anonymous:
-                self._append(Extent(blocks=anonymous))
+                self._append(anonymous)
                 freed += anonymous
                 anonymous = 0
             count = owners[block_hash] - 1
             owners[block_hash] = count
             if not count:
-                evictable[block_hash] = None
+                evictable[block_hash] = self._last = None
                 self.evictable_blocks += 1
                 freed += 1
         if anonymous:
-            self._append(Extent(blocks=anonymous))
+            self._append(anonymous)
             freed += anonymous
         return freed
 
@@ -184,9 +187,18 @@ class PrefixCache:
         if not extent.blocks:
             del self.evictable[key]
 
-    def _append(self, extent: Extent) -> int:
-        key = self._next_key
+    def _append(self, blocks: int) -> None:
+        """Free blocks that nobody can hit: next to others of that kind they are one extent."""
+        if self._last is not None:
+            self._last.blocks += blocks
+            self.evictable_blocks += blocks
+        else:
+            extent = Extent(blocks=blocks)
+            self._add(extent)
+            self._last = extent
+
+    def _add(self, extent: Extent) -> None:
+        self.evictable[self._next_key] = extent
         self._next_key -= 1
-        self.evictable[key] = extent
         self.evictable_blocks += extent.blocks
-        return key
+        self._last = None

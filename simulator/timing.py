@@ -16,6 +16,7 @@ because reading one token's KV costs 40 to 250 of them.
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 from math import sqrt
 
 PS_PER_US = 1_000_000
@@ -85,7 +86,7 @@ class TimeModel:
 
         The entry for no tokens is 0: an empty iteration never runs.
         """
-        return [0] + [self.batch_ps(n) for n in range(1, max_tokens + 1)]
+        return list(_batch_table(self, max_tokens))
 
     def iteration_ps(
         self,
@@ -124,6 +125,12 @@ class TimeModel:
             calibrated=self.calibrated,
             observed=self.observed,
         )
+
+
+@lru_cache(maxsize=64)
+def _batch_table(model: TimeModel, max_tokens: int) -> tuple[int, ...]:
+    """A fleet's replicas, and a sweep's runs, ask for the same one again and again."""
+    return (0, *(model.batch_ps(tokens) for tokens in range(1, max_tokens + 1)))
 
 
 def attention_pairs(chunk_tokens: int, prefix_tokens: int) -> int:
