@@ -37,6 +37,17 @@ def completion_id(request_id: str) -> str:
     return "chatcmpl-" + request_id.removeprefix("req_")
 
 
+def response_id(request_id: str) -> str:
+    """Returns the id under which a response is asked for again."""
+    return "resp_" + request_id.removeprefix("req_")
+
+
+def request_of_response(response_id: str) -> str | None:
+    """Returns the request that a response's id stands for; None where it is no such id."""
+    head, _, tail = response_id.partition("_")
+    return f"req_{tail}" if head == "resp" and tail else None
+
+
 def crockford(value: bytes) -> str:
     """Returns bytes, a multiple of five of them, in Crockford's base32, lower case, in order."""
     if len(value) % 5:

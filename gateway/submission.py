@@ -137,6 +137,11 @@ class Delta:
     logprobs_json: str | None = field(default=None, repr=False)  # OpenAI's `logprobs` of a choice
 
     @property
+    def empty(self) -> bool:
+        """Return whether there is nothing in it to pass on."""
+        return not (self.text or self.tool_calls or self.logprobs_json)
+
+    @property
     def size_chars(self) -> int:
         """Return how much of it memory holds, in characters."""
         calls = sum(len(call.arguments) + len(call.name or "") for call in self.tool_calls)

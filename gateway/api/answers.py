@@ -30,7 +30,7 @@ class Chunks:
     """Writes the chunks of one answer as server-sent events."""
 
     def __init__(self, run: Run, include_usage: bool, choices: int = 1) -> None:
-        self._head = {**_head(run, "chat.completion.chunk")}
+        self._head = {**answer_head(run, "chat.completion.chunk")}
         self._usage: dict[str, Any] = {"usage": None} if include_usage else {}
         self._include_usage = include_usage
         # What is the same in each content chunk is encoded once: this is the hottest line here.
@@ -94,7 +94,7 @@ def completion_body(run: Run, choices: Sequence[tuple[Gathered, str]], receipts:
     """Returns the whole answer of a request that isn't streamed: each choice, how it finished."""
     return orjson.dumps(
         {
-            **_head(run, "chat.completion"),
+            **answer_head(run, "chat.completion"),
             "choices": [
                 {
                     "index": index,
@@ -148,6 +148,7 @@ def run_headers(runs: Sequence[Run]) -> tuple[Header, ...]:
 
 
 def receipts_field(receipts: Receipts) -> dict[str, Any]:
+    """Returns `receipt` of a single choice, `receipts` of several."""
     if len(receipts) == 1:
         return {"receipt": receipts[0][1]}
     return {"receipts": [as_json for _, as_json in receipts]}
@@ -157,7 +158,8 @@ def _header_value(text: str) -> bytes:
     return "".join(c if " " <= c <= "~" else "?" for c in text).encode("ascii")
 
 
-def _head(run: Run, kind: str) -> dict[str, Any]:
+def answer_head(run: Run, kind: str) -> dict[str, Any]:
+    """Returns what is the same in every part of an answer."""
     return {
         "id": completion_id(run.request_id),
         "object": kind,

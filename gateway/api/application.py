@@ -17,6 +17,7 @@ from gateway.api.auth import (
 from gateway.api.calls import Calls
 from gateway.api.cancelling import Cancelling
 from gateway.api.capabilities import CapabilityMatrix
+from gateway.api.completions import COMPLETIONS
 from gateway.api.deciding import DECIDE, Deciding
 from gateway.api.errors import Failure
 from gateway.api.forms import CHAT
@@ -39,7 +40,7 @@ from gateway.api.http import (
     allowed_methods,
 )
 from gateway.api.native import Reports, Requests, Unknowns
-from gateway.api.openai import Models
+from gateway.api.openai import Models, NotGiven
 from gateway.api.openapi import PATH, OpenApi
 from gateway.api.operating import Operations
 from gateway.api.outcomes import Outcomes
@@ -47,6 +48,8 @@ from gateway.api.ports import Ports
 from gateway.api.problems import invalid
 from gateway.api.proofs import Proofs
 from gateway.api.replies import failed, failed_natively
+from gateway.api.responses import Responses, StoredResponses
+from gateway.api.retained import Retained
 from gateway.api.sse import error_event
 from gateway.ids import RANDOM_BYTES, exchange_id
 from gateway.submission import Caller
@@ -91,8 +94,17 @@ class Application:
         chat = Calls(ports, body_limit_bytes, CHAT)
         deciding = Deciding(ports, body_limit_bytes)
         cancelling = Cancelling(ports)
+        retained = Retained(ports.clock)
+        responses = Responses(ports, body_limit_bytes, retained)
+        stored, embeddings = StoredResponses(ports, retained), NotGiven(body_limit_bytes)
+        texts = Calls(ports, body_limit_bytes, COMPLETIONS)
         endpoints = (
             self._keyed("POST", "/v1/chat/completions", "chat_completions", chat),
+            self._keyed("POST", "/v1/completions", "completions", texts),
+            self._keyed("POST", "/v1/responses", "responses", responses),
+            self._keyed("GET", "/v1/responses/{id}", "response", stored.one),
+            self._keyed("POST", "/v1/responses/{id}/cancel", "response_cancel", stored.cancel),
+            self._keyed("POST", "/v1/embeddings", "embeddings", embeddings),
             self._keyed("GET", "/v1/models", "models", models.every),
             self._keyed("GET", "/v1/models/{id}", "model", models.one),
             self._keyed("POST", DECIDE, "decide", deciding),

@@ -194,6 +194,11 @@ class Calls:
             async for index, piece in pieces:
                 if chunks is None:  # now it is known which attempt answers
                     chunks = answering.form.writer(answering.first, len(runs))
+                written = b""
+                if index not in begun and (isinstance(piece, Ended) or not piece.empty):
+                    first = None if isinstance(piece, Ended) else piece
+                    written = chunks.role(index, first)
+                    begun.add(index)
                 if isinstance(piece, Ended):
                     ended = self._judged(runs[index], piece)
                     if isinstance(ended, Failure):
@@ -204,15 +209,11 @@ class Calls:
                         # Whoever hangs up from here on has had the whole answer (DLV-6).
                         watching.cancel()
                         receipts = self._receipts([filed[each] for each in range(len(runs))])
-                        written = chunks.last(index, finish_reason, receipts)
+                        written += chunks.last(index, finish_reason, receipts)
                     else:
-                        written = chunks.finish(index, finish_reason)
-                    written = (b"" if index in begun else chunks.role(index)) + written
+                        written += chunks.finish(index, finish_reason)
                 else:
-                    written = chunks.piece(index, piece)
-                    if index not in begun and written:
-                        written = chunks.role(index, piece) + written
-                        begun.add(index)
+                    written += chunks.piece(index, piece)
                 if written:
                     await _write(request, answering, written, more=len(filed) < len(runs))
         except LedgerUnavailable:

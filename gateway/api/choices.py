@@ -35,6 +35,9 @@ class Gathered:
         if piece.logprobs_json is not None:
             self.logprobs += orjson.loads(piece.logprobs_json).get("content") or []
 
+    def text(self) -> str:
+        return "".join(self.texts)
+
     def message(self) -> dict[str, Any]:
         """Returns the message; one that only calls tools has no content."""
         text = "".join(self.texts)

@@ -9,7 +9,9 @@ from typing import Any, Literal
 
 from gateway.api import shapes
 from gateway.api.budget import header_readings
+from gateway.api.completions import CompletionBody
 from gateway.api.outcomes import Bulk, OutcomeBody
+from gateway.api.responses_body import ResponsesBody
 from gateway.api.wire import ChatBody
 from gateway.operations.base import Done
 from gateway.policy.reasons import REASONS
@@ -100,6 +102,45 @@ _CHAT = Described(
 DESCRIBED = MappingProxyType(
     {
         ("POST", "/v1/chat/completions"): _CHAT,
+        ("POST", "/v1/completions"): Described(
+            summary="Answers one prompt, as one user's message, in the older format.",
+            tag="inference",
+            body=CompletionBody,
+            answer=shapes.CompletionShape,
+            content=(JSON, EVENTS),
+            failures=RUNNING,
+            parameters=BUDGET,
+            headers=_ANSWERED,
+        ),
+        ("POST", "/v1/responses"): Described(
+            summary="Answers in the Responses format: whole, streamed, or in the background.",
+            tag="inference",
+            body=ResponsesBody,
+            answer=shapes.ResponseShape,
+            content=(JSON, EVENTS),
+            failures=RUNNING,
+            parameters=BUDGET,
+            headers=_ANSWERED,
+        ),
+        ("GET", "/v1/responses/{id}"): Described(
+            summary="Shows a stored response while memory keeps it.",
+            tag="inference",
+            answer=shapes.ResponseShape,
+            failures=(410,),
+        ),
+        ("POST", "/v1/responses/{id}/cancel"): Described(
+            summary="Cancels a stored response where it runs, and shows it.",
+            tag="inference",
+            answer=shapes.ResponseShape,
+            failures=(410,),
+        ),
+        ("POST", "/v1/embeddings"): Described(
+            summary="Is always refused: no provider kind gives embeddings.",
+            tag="inference",
+            body=dict[str, Any],
+            statuses=(),
+            failures=(422,),
+        ),
         ("GET", "/v1/models"): Described(
             summary="Lists the logical models of the policy in force.",
             tag="inference",

@@ -192,6 +192,45 @@ class ChatCompletionShape(Shape):
     receipts: list[ReceiptShape] | None = None
 
 
+class TextChoiceShape(Shape):
+    index: int
+    text: str
+    logprobs: None
+    finish_reason: Literal["stop", "length", "content_filter"]
+
+
+class CompletionShape(Shape):
+    """A whole answer of the older format."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[TextChoiceShape]
+    usage: UsageShape
+    receipt: ReceiptShape | None = None
+    receipts: list[ReceiptShape] | None = None
+
+
+class ResponseShape(Shape):
+    """A response; `usage` and `receipt` once it has ended."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    status: Literal["queued", "in_progress", "completed", "incomplete", "cancelled", "failed"]
+    model: str
+    error: dict[str, Any] | None
+    incomplete_details: dict[str, Any] | None
+    output: list[dict[str, Any]]
+    usage: dict[str, Any] | None
+    parallel_tool_calls: bool
+    tool_choice: Any
+    tools: list[dict[str, Any]]
+    receipt: ReceiptShape | None = None
+
+
 class ModelShape(Shape):
     id: str
     object: Literal["model"]

@@ -6,7 +6,7 @@ refuses it with a receipt.
 """
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import orjson
@@ -33,13 +33,13 @@ _MISSING = re.compile(r"missing required field `([a-z_]+)`")
 _TOKEN_ID = re.compile(r"[0-9]{1,8}")
 _EFFORT = re.compile(r"[a-z]{1,16}")
 
-_Count = Annotated[int, msgspec.Meta(ge=-TOKENS_LIMIT, le=TOKENS_LIMIT)]
-_Temperature = Annotated[float, msgspec.Meta(ge=0, le=TEMPERATURE_LIMIT)]
-_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-_Penalty = Annotated[float, msgspec.Meta(ge=-PENALTY_LIMIT, le=PENALTY_LIMIT)]
-_Bias = Annotated[float, msgspec.Meta(ge=-LOGIT_BIAS_MOST, le=LOGIT_BIAS_MOST)]
-_Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-_Top = Annotated[int, msgspec.Meta(ge=0, le=TOP_LOGPROBS_LIMIT)]
+Count = Annotated[int, msgspec.Meta(ge=-TOKENS_LIMIT, le=TOKENS_LIMIT)]
+Temperature = Annotated[float, msgspec.Meta(ge=0, le=TEMPERATURE_LIMIT)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Penalty = Annotated[float, msgspec.Meta(ge=-PENALTY_LIMIT, le=PENALTY_LIMIT)]
+Bias = Annotated[float, msgspec.Meta(ge=-LOGIT_BIAS_MOST, le=LOGIT_BIAS_MOST)]
+Seed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Top = Annotated[int, msgspec.Meta(ge=0, le=TOP_LOGPROBS_LIMIT)]
 
 
 class StreamOptions(msgspec.Struct):
@@ -53,25 +53,25 @@ class ChatBody(msgspec.Struct):
     messages: list[WireMessage]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: _Count | None = None
-    max_completion_tokens: _Count | None = None
-    n: _Count | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    n: Count | None = None
     tools: list[Any] | None = None
     tool_choice: str | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
-    temperature: _Temperature | None = None
-    top_p: _Share | None = None
-    presence_penalty: _Penalty | None = None
-    frequency_penalty: _Penalty | None = None
-    logit_bias: dict[str, _Bias] | None = None
+    temperature: Temperature | None = None
+    top_p: Share | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, Bias] | None = None
     stop: str | list[str] | None = None
     logprobs: bool | None = None
-    top_logprobs: _Top | None = None
+    top_logprobs: Top | None = None
     reasoning_effort: str | None = None
-    seed: _Seed | None = None
+    seed: Seed | None = None
     ignore_eos: bool | None = None
-    metadata: dict[str, str | _Count] | None = None
+    metadata: dict[str, str | Count] | None = None
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,13 +93,17 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _decoder = msgspec.json.Decoder(ChatBody)
+Body = TypeVar("Body")
 
 
 def read_chat_request(body: bytes) -> ChatRequest | Problem:
     """Returns the request, or what is wrong with it and where."""
-    decoded = _decoded(body)
-    if isinstance(decoded, Problem):
-        return decoded
+    decoded = decoded_body(body, _decoder)
+    return decoded if isinstance(decoded, Problem) else chat_request(decoded)
+
+
+def chat_request(decoded: ChatBody) -> ChatRequest | Problem:
+    """Returns the request of a body whose types are right, or what is wrong with it and where."""
     problem = _unsupported(decoded)
     if problem is not None:
         return problem
@@ -145,7 +149,8 @@ def read_chat_request(body: bytes) -> ChatRequest | Problem:
     )
 
 
-def _decoded(body: bytes) -> ChatBody | Problem:
+def decoded_body(body: bytes, decoder: "msgspec.json.Decoder[Body]") -> Body | Problem:
+    """Returns the body as the decoder's type, or why it isn't one."""
     if not body:
         return invalid("The body is empty; it must be a JSON object.")
     try:
@@ -153,7 +158,7 @@ def _decoded(body: bytes) -> ChatBody | Problem:
     except UnicodeDecodeError as error:
         return invalid(f"The body isn't UTF-8 (byte {error.start}).")
     try:
-        return _decoder.decode(body)
+        return decoder.decode(body)
     except msgspec.ValidationError as error:
         return _misfit(str(error))
     except msgspec.DecodeError:

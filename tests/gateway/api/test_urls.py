@@ -7,6 +7,11 @@ from tests.gateway.api.client import Client, SmallGateway
 
 URLS = {
     ("POST", "/v1/chat/completions"): "inference",
+    ("POST", "/v1/completions"): "inference",
+    ("POST", "/v1/responses"): "inference",
+    ("GET", "/v1/responses/{id}"): "inference",
+    ("POST", "/v1/responses/{id}/cancel"): "inference",
+    ("POST", "/v1/embeddings"): "inference",
     ("GET", "/v1/models"): "inference",
     ("GET", "/v1/models/{id}"): "inference",
     ("POST", "/api/v1/decide"): "inference",
