@@ -59,6 +59,7 @@ class Lanes:
         self.input = np.concatenate(inputs).astype(np.int64)
         self.output = np.concatenate(outputs).astype(np.int64)
         self.final_blocks = np.concatenate(finals).astype(np.int64)
+        self.final_tokens = self.input + self.output - 1
         self.scheduled, self.first_token, self.done = (
             np.full(len(self.arrival), NEVER, np.int64) for _ in range(3)
         )
@@ -86,7 +87,7 @@ class LaneState:
     """The running lanes, a row each; `lane` says which. Rows that `stopped` are kept for a while.
 
     `ends` and `jobs` have shape (rows, seats): the last iteration and the job of each decode in
-    the first `decodes` columns, NO_END beyond.
+    the first `decodes` columns, NO_END beyond; the first to end sits in `next_seat`.
     """
 
     lane: Int64Array
@@ -102,6 +103,7 @@ class LaneState:
     computed: Int64Array
     blocks: Int64Array
     next_end: Int64Array
+    next_seat: Int64Array
     ends: NDArray[np.int32]
     jobs: NDArray[np.int32]
 
@@ -121,7 +123,7 @@ class LaneState:
         width = int(self.decodes[at].max(initial=0))
         job, ends = self.jobs[at, :width], self.ends[at, :width]
         steps_left = np.where(ends == NO_END, 0, ends - iteration[:, None])
-        computed = lanes.input[job] + lanes.output[job] - 1 - steps_left
+        computed = lanes.final_tokens[job] - steps_left
         block_tokens = np.broadcast_to(lanes.block_tokens[self.lane[at]], len(at))[:, None]
         held = -(-computed // block_tokens)
         used: Int64Array = self.fixed[at] + np.where(ends == NO_END, 0, held).sum(axis=1)
@@ -134,9 +136,10 @@ class LaneState:
             at, first, count = at[some], first[some], count[some]
         if not len(at):
             return
-        row = np.repeat(at, count)
-        job = ranges(first, count)
-        seat = ranges(self.decodes[at], count)
+        alone = int(count.max()) == 1
+        row = at if alone else np.repeat(at, count)
+        job = first if alone else ranges(first, count)
+        seat = self.decodes[at] if alone else ranges(self.decodes[at], count)
         if int(seat.max()) >= self.ends.shape[1]:
             self._widen(int(seat.max()) + 1)
         lanes.first_token[job] = self.now[row]
@@ -144,36 +147,40 @@ class LaneState:
         offset = lanes.input[job] - self.iteration[row]
         self.ends[row, seat] = last
         self.jobs[row, seat] = job
-        starts = np.concatenate([[0], np.cumsum(count)[:-1]])
-        self.offset_sum[at] += np.add.reduceat(offset, starts)
-        self.next_end[at] = np.minimum(self.next_end[at], np.minimum.reduceat(last, starts))
+        if alone:
+            self.offset_sum[at] += offset
+        else:
+            self.offset_sum[at] += np.add.reduceat(offset, np.cumsum(count) - count)
+        if alone:
+            sooner = last < self.next_end[at]
+            self.next_end[at[sooner]] = last[sooner]
+            self.next_seat[at[sooner]] = seat[sooner]
+        else:
+            taken = self.ends[:, : int(seat.max()) + 1][at]
+            first_seat = taken.argmin(axis=1)
+            self.next_seat[at] = first_seat
+            self.next_end[at] = taken[np.arange(len(at)), first_seat]
         self.decodes[at] += count
 
     def complete(self, lanes: Lanes, at: Int64Array) -> None:
         """Let the decodes of the rows `at` whose last iteration this was end, and leave."""
         at = at[self.next_end[at] <= self.iteration[at]]
-        if not len(at):
-            return
-        iteration, now, decodes = self.iteration[at], self.now[at], self.decodes[at]
-        ends, jobs = self.ends[at], self.jobs[at]
-        next_end, offset_sum = self.next_end[at], self.offset_sum[at]
-        committed = self.committed[at]
-        of = np.arange(len(at))
-        while len(of):
-            seat = ends[of].argmin(axis=1)
-            job = jobs[of, seat]
-            lanes.done[job] = now[of]
-            offset_sum[of] -= lanes.input[job] + lanes.output[job] - 1 - iteration[of]
-            committed[of] -= lanes.final_blocks[job]
-            last = decodes[of] - 1
-            decodes[of] = last
-            ends[of, seat] = ends[of, last]
-            jobs[of, seat] = jobs[of, last]
-            ends[of, last] = NO_END
-            next_end[of] = ends[of].min(axis=1)
-            of = of[next_end[of] <= iteration[of]]
-        self.ends[at], self.jobs[at], self.decodes[at] = ends, jobs, decodes
-        self.next_end[at], self.offset_sum[at], self.committed[at] = next_end, offset_sum, committed
+        ends, jobs = self.ends, self.jobs
+        while len(at):
+            seat, iteration = self.next_seat[at], self.iteration[at]
+            job, last = jobs[at, seat], self.decodes[at] - 1
+            lanes.done[job] = self.now[at]
+            self.offset_sum[at] -= lanes.final_tokens[job] - iteration
+            self.committed[at] -= lanes.final_blocks[job]
+            self.decodes[at] = last
+            ends[at, seat] = ends[at, last]
+            jobs[at, seat] = jobs[at, last]
+            ends[at, last] = NO_END
+            taken = ends[:, : int(last.max()) + 1][at]
+            seat = taken.argmin(axis=1)
+            next_end = taken[np.arange(len(at)), seat]
+            self.next_seat[at], self.next_end[at] = seat, next_end
+            at = at[next_end <= iteration]
 
     def _widen(self, seats: int) -> None:
         more = max(seats, 2 * self.ends.shape[1]) - self.ends.shape[1]
