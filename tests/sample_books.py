@@ -165,17 +165,36 @@ def keep_books(ledger: Path) -> None:
 
     for number in range(8):
         at_us = books.START_US + number // 2 * books.DAY_US + number * MINUTE_US
-        ended = {"outcome": "unknown", "cost_pico": 0} if number == 7 else {}
-        books.append(ledger, books.request(900_001 + number, at_us, **ended))
+        books.append(ledger, _september(900_001 + number, at_us, unknown=number == 7))
     report = books.costs(
         (0, books.usual(2)),
         (1, [("gpt-5, input", 0.0043, 2_000), ("gpt-5, output", 0.0032, 400)]),
         (2, []),
-        (3, [*books.usual(2), ("web search", 0.05, None)]),
+        (3, [*books.usual(1), ("web search", 0.05, None)]),
         *((day, []) for day in range(4, 30)),
     )
     books.perform(ledger, ImportInvoice(files=(report,)))
     books.perform(ledger, books.compare())
+
+
+def _september(number: int, at_us: int, *, unknown: bool) -> list[r.Record]:
+    """One request at the provider, with its decision; an unknown one has cost nothing yet."""
+    from tests.gateway.operations import books
+
+    nothing = {"cost_pico": 0, "input_tokens": 0, "output_tokens": 0}
+    ended = {"outcome": "unknown", **nothing} if unknown else {}
+    *before, receipt = books.request(number, at_us, **ended)
+    changed = {"rate_table_version": TABLE.version, "policy_revision": "policy-7"}
+    free = dict.fromkeys(("cost_input_pico", "cost_output_pico", "cost_total_pico"), 0)
+    free["output_tokens"] = 0
+    holds = [
+        msgspec.structs.replace(each, bound_at_us=at_us + MINUTE_US)
+        if isinstance(each, r.Reservation) else each
+        for each in before
+    ]  # fmt: skip
+    decided = factories.route_decision(number, decided_at_us=at_us)
+    priced = msgspec.structs.replace(receipt, **changed, **(free if unknown else {}))
+    return [decided, *holds, priced]
 
 
 def main() -> None:

@@ -15,7 +15,6 @@ from gateway.policy.values import PRIORITIES, LogicalModel, RoutePolicy
 
 DIFFERENCES_LIMIT = 500
 VALUE_LIMIT_CHARS = 300
-CHIPS = {"added": "ok", "removed": "alert", "changed": "watch"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +23,6 @@ class Changed:
 
     path: str
     kind: str
-    chip: str
     before: str
     after: str
 
@@ -35,7 +33,6 @@ def changed(found: Sequence[Difference]) -> list[Changed]:
         Changed(
             path=each.path,
             kind=each.kind,
-            chip=CHIPS[each.kind],
             before="" if each.kind == "added" else _cut(shown(each.before)),
             after="" if each.kind == "removed" else _cut(shown(each.after)),
         )

@@ -13,7 +13,6 @@ from ledger.rates import Rate
 ROWS_LIMIT = 1_000
 MICRO_PICO = 1_000_000
 METERS = ("input", "cached_input", "output")
-CHIPS = {"added": "ok", "removed": "alert", "changed": "watch"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +71,6 @@ class Moved:
     label: str
     from_us: int | None
     kind: str
-    chip: str
     what: str
     before: str
     after: str
@@ -101,7 +99,6 @@ def _moved(
         label=change.label,
         from_us=change.valid_from_us,
         kind=change.kind,
-        chip=CHIPS[change.kind],
         what=what,
         before=before,
         after=after,

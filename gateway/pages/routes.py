@@ -49,7 +49,7 @@ def _shown(policy: RoutePolicy) -> dict[str, object]:
     return {
         "policy": policy,
         "lines": found,
-        "taking": sum(each.state == "takes" for each in found),
+        "in_traffic": sum(each.in_traffic for each in found),
         "in_flight": sum(each.live.in_flight for each in found if each.live),
         "live": seen,
         "now_us": now_us,

@@ -12,7 +12,7 @@ from gateway.policy.values import Evaluation, FallbackEdge, RoutePolicy
 
 NODE_WIDTH, NODE_HEIGHT = 168, 46
 GAP_WIDTH, ROW_GAP = 250, 22
-STUB = 178  # of an edge, straight, with its evidence above and below it
+BEND = 72  # of an edge, before its target; what lies before is straight and bears its evidence
 PORT_HEIGHT = 46  # for each edge that leaves a node
 MARGIN = 4
 NAME_CHARS, SUITE_CHARS = 21, 27
@@ -158,10 +158,10 @@ def _ranks(edges: Sequence[FallbackEdge], joined: set[str]) -> dict[str, int]:
 def _arrow(proof: Proof, start: Node, end: Node, port: int) -> Arrow:
     x, y = start.x + NODE_WIDTH, start.y + PORT_HEIGHT // 2 + port * PORT_HEIGHT
     to_x, to_y = end.x - 7, end.y + end.height // 2
-    bend = (to_x - x - STUB) // 2
     edge = proof.edge
     return Arrow(
-        path=f"M{x} {y}H{x + STUB}C{x + STUB + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}",
+        path=f"M{x} {y}H{to_x - BEND}C{to_x - BEND // 2} {y} {to_x - BEND // 2} {to_y} "
+        f"{to_x} {to_y}",
         passes=proof.passes,
         text_x=x + 8,
         suite_y=y - 6,

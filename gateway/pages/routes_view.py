@@ -17,6 +17,7 @@ from ledger.records import CapacitySnapshotRecord, ControlAction
 WORDS = {
     "takes": ("ok", "takes requests"),
     "stale": ("watch", "probes only"),
+    "unseen": ("no_data", "no server here"),
     "silent": ("no_data", "no snapshot yet"),
     "half_open": ("watch", "trying one request"),
     "open": ("alert", "breaker open"),
@@ -46,7 +47,7 @@ class Line:
 
     route: Route
     models: tuple[str, ...]  # of which it is a primary route
-    state: str  # a key of WORDS
+    state: str  # a key of WORDS; unseen: what would tell is in another process
     chip: str
     words: str
     since_us: int | None
@@ -60,6 +61,11 @@ class Line:
     @property
     def drained(self) -> bool:
         return self.state == "drained"
+
+    @property
+    def in_traffic(self) -> bool:
+        """Whether nobody and nothing has taken it out."""
+        return self.state not in ("open", "half_open", "drained", "disabled")
 
 
 def lines(
@@ -143,7 +149,9 @@ def _state(
         return str(state)
     if room is None:
         return "silent"
-    return "stale" if room.stale else "takes"
+    if room.stale:
+        return "stale" if seen else "unseen"
+    return "takes"
 
 
 def _until(state: str, seen: LiveRoute | None, breaker: ControlAction | None) -> int | None:
@@ -216,10 +224,18 @@ def matrix(columns: Sequence[Kind]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     )
 
 
+def _by_end(classes: Sequence[tuple[str, str]]) -> str:
+    """Kinds of errors by how each ends an attempt: "failed: garbage; unknown: silent"."""
+    ends = dict.fromkeys(end for _, end in classes)
+    return "; ".join(
+        f"{end}: {', '.join(kind for kind, each in classes if each == end)}" for end in ends
+    )
+
+
 def _words(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
-        parts = [each if isinstance(each, str) else f"{each[0]} {each[1]}" for each in value]
-        return ", ".join(parts).replace("_", " ") or "none"
+        text = _by_end(value) if value and isinstance(value[0], tuple) else ", ".join(value)
+        return text.replace("_", " ") or "none"
     return str(value).replace("_", " ")

@@ -37,6 +37,9 @@ _SHAPES = {
     "alert": "M6 1.5 11 10.5 1 10.5Z M6 5v2.5 M6 9v.3",
     "no_data": "M2 6h8",
     "degraded": "M2 3h4l-1 6h5 M8 7l2 2-2 2",
+    "added": "M6 2v8 M2 6h8",
+    "removed": "M2 6h8",
+    "changed": "M2 4h7l-2-2 M10 8H3l2 2",
     "simulated": "M4.5 1.5v3L2 10.5h8L7.5 4.5v-3 M3.5 1.5h5",
 }
 
