@@ -66,6 +66,7 @@ class Book:
         self._outdated: set[str] = set()
         self._first_period_end_us = 0  # of all accounts
         self._seen: tuple[RouteState, ...] = ()
+        self._oldest_us: int | None = None  # of the snapshots; None: to be found anew
 
     def set_quota(
         self,
@@ -101,6 +102,7 @@ class Book:
         route = self._routes.setdefault(route_id, RouteAccount(route_id=route_id))
         self._states.setdefault(route_id, route.state())
         self._outdated.add(route_id)
+        self._oldest_us = None
 
     def open_routes(self, route_ids: Iterable[str]) -> None:
         """Have a decision see these routes, in this order; a route that holds nothing and is not
@@ -117,11 +119,13 @@ class Book:
         } | left
         self._states = {route_id: route.state() for route_id, route in self._routes.items()}
         self._outdated = set(self._routes)
+        self._oldest_us = None
 
     def observe(self, snapshot: CapacitySnapshot) -> None:
         """Take a route's new snapshot; what was sent before it was observed is part of it."""
         route = self._routes[snapshot.route_id]
         route.snapshot = snapshot
+        self._oldest_us = None
         self._outdated.add(route.route_id)
         if route.since:
             seen = [
@@ -148,6 +152,17 @@ class Book:
         """Return the requests that are held on a route, and their KV tokens."""
         route = self._routes.get(route_id)
         return (0, 0) if route is None else (route.holds, route.kv_held_tokens)
+
+    def observed_before(self, route_id: str, at_us: int) -> bool:
+        """Return whether a route's snapshot is older than that, or there is none yet."""
+        route = self._routes.get(route_id)
+        return route is not None and _observed_us(route) < at_us
+
+    def some_observed_before(self, at_us: int) -> bool:
+        """Return whether any route's is: what most decisions need to know."""
+        if self._oldest_us is None:
+            self._oldest_us = min(map(_observed_us, self._routes.values()), default=at_us)
+        return self._oldest_us < at_us
 
     def drained(self) -> frozenset[str]:
         return frozenset(route.route_id for route in self._routes.values() if route.drained)
@@ -272,3 +287,7 @@ class Book:
         if since is not None:
             route.reserved_since_kv_tokens -= since[1]
         self._outdated.add(hold.route_id)
+
+
+def _observed_us(route: RouteAccount) -> int:
+    return 0 if route.snapshot is None else route.snapshot.observed_at_us

@@ -19,6 +19,7 @@ from gateway.driving import Driver, filed_as
 from gateway.ids import request_id as make_request_id
 from gateway.policy.reasons import REASONS
 from gateway.policy.values import InferenceRequest
+from gateway.probing import Prober
 from gateway.providers.base import Provider
 from gateway.route_health import RouteHealth
 from gateway.run import Run, primary_leg
@@ -54,6 +55,7 @@ class Journey:
             health=self.health,
             traffic=self._traffic,
         )
+        self._prober = Prober(desk.book, providers)
         self._driving: set[asyncio.Task[None]] = set()
         self._runs: dict[str, Run] = {}
 
@@ -80,6 +82,7 @@ class Journey:
             now_us = self._clock.now_us()
             weighed = self.desk.weigh(request, now_us, trace_id=trace.trace_id if trace else None)
             self._traffic.request(now_us)
+            self._probe(weighed, now_us)
             if weighed.hold is None or weighed.route is None:
                 return await self._refuse(weighed, withdrawn=taken)
             self.health.sent(weighed.route.route_id, now_us)
@@ -95,6 +98,16 @@ class Journey:
             self.desk.snapshots_lost(tuple(rows))
             raise
         return tuple(map(self._begun, taken, submissions))
+
+    def _probe(self, weighed: Weighed, now_us: int) -> None:
+        """Have fresh snapshots asked for, of the routes that were judged by stale ones (ADM-6)."""
+        configuration = self.desk.configuration
+        self._prober.judged(
+            configuration.routes,
+            (each.route_id for each in weighed.decision.candidates),
+            now_us=now_us,
+            max_age_us=configuration.policy.snapshot_max_age_us,
+        )
 
     def _new_id(self) -> str:
         return make_request_id(self._clock.now_us(), secrets.token_bytes(10))
@@ -155,6 +168,7 @@ class Journey:
 
     async def drain(self, seconds: float) -> None:
         """Wait for what runs, then cancel what is left and wait for its receipts."""
+        await self._prober.stop()
         if self._driving:
             await asyncio.wait(self._driving, timeout=seconds)
         for task in self._driving:

@@ -81,6 +81,12 @@ _attempts = Counter(
     ["kind", "route", "status"],
     registry=REGISTRY,
 )
+_probes = Counter(
+    "weighbridge_snapshot_probes",
+    "Snapshots asked for at once because a decision had only a stale one.",
+    ["route"],
+    registry=REGISTRY,
+)
 _steps = Counter(
     "weighbridge_attempt_decisions",
     "What followed an attempt: what was asked (ended, hedge_due) and what was done, or none.",
@@ -202,6 +208,11 @@ def attempt_ended(kind: str, route_id: str, status: str) -> None:
 def step_taken(asked: str, action: str) -> None:
     """Count an answer to what follows an attempt."""
     _child(_steps, asked, action).inc()
+
+
+def probed(route_id: str) -> None:
+    """Count a snapshot that was asked for because a stale one stood in a decision (ADM-6)."""
+    _child(_probes, _route(route_id)).inc()
 
 
 def hedge_ended(*, passed: bool) -> None:

@@ -81,6 +81,10 @@ class Provider(Protocol):
         """Return what the route's backend last said of its capacity; None: nothing yet."""
         ...
 
+    async def refresh(self, route: Route) -> CapacitySnapshot | None:
+        """Ask the route's backend for a snapshot now; None where it tells none (ADM-6)."""
+        ...
+
     def capabilities(self, route: Route) -> Capabilities:
         """Return what can be relied on behind the route (PRV-4)."""
         ...

@@ -133,6 +133,11 @@ class HttpProvider(ABC, Generic[B]):
         watch = self._watches.get(route.route_id)
         return watch.snapshot if watch else None
 
+    async def refresh(self, route: Route) -> CapacitySnapshot | None:
+        """Read the route's metrics now; None where they aren't, or can't be, read (ADM-6)."""
+        watch = self._watches.get(route.route_id)
+        return watch.snapshot if watch and await self._read(route.route_id, watch) else None
+
     def capabilities(self, route: Route) -> Capabilities:
         return capabilities_of(route)
 
@@ -183,16 +188,22 @@ class HttpProvider(ABC, Generic[B]):
 
     async def _watch(self, route_id: str, watch: Watch) -> None:
         """Read one route's metrics every second for as long as its backend is this one."""
+        while True:
+            await self._read(route_id, watch)
+            await asyncio.sleep(METRICS_SECONDS)
+
+    async def _read(self, route_id: str, watch: Watch) -> bool:
+        """Read one route's metrics into its watch; return whether they could be read."""
         backend, session = self._backends[route_id], self._sessions[route_id]
         key = self._key(backend)
-        while True:
-            if await self._is_ready(backend, key, session):
-                body = await self._got(
-                    session, backend.metrics_url, key, METRICS_SECONDS, METRICS_LIMIT_BYTES
-                )
-                if body is not None:
-                    watch.take(body, self._clock.now_us())
-            await asyncio.sleep(METRICS_SECONDS)
+        if not await self._is_ready(backend, key, session):
+            return False
+        body = await self._got(
+            session, backend.metrics_url, key, METRICS_SECONDS, METRICS_LIMIT_BYTES
+        )
+        if body is not None:
+            watch.take(body, self._clock.now_us())
+        return body is not None
 
     @staticmethod
     async def _got(

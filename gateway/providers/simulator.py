@@ -162,6 +162,9 @@ class SimulatorProvider:
             self._forgot = True
         return attempt
 
+    async def refresh(self, route: Route) -> CapacitySnapshot | None:
+        return self.snapshot(route)
+
     def queue_of(self, route_id: str) -> FrontQueue:
         """Return the queue in front of a route's replicas."""
         return self._routes[route_id].queue

@@ -59,6 +59,8 @@ class ScriptedProvider:
     waits_at: int | None = None
     deaf: bool = False
     attempts: list[ScriptedAttempt] = field(default_factory=list)
+    refreshed: list[str] = field(default_factory=list)
+    fresh: Callable[[Route], CapacitySnapshot] | None = None
     tasks: tuple[asyncio.Task[None], ...] = ()
 
     def start(self, call: Call) -> ScriptedAttempt:
@@ -68,6 +70,10 @@ class ScriptedProvider:
 
     def snapshot(self, route: Route) -> CapacitySnapshot | None:
         return None
+
+    async def refresh(self, route: Route) -> CapacitySnapshot | None:
+        self.refreshed.append(route.route_id)
+        return self.fresh(route) if self.fresh else None
 
     def reconfigure(self, routes: Iterable[Route]) -> Sequence[asyncio.Task[None]]:
         return ()

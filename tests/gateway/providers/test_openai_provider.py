@@ -8,6 +8,7 @@ import pytest
 from gateway.providers.openai import Patience
 from gateway.providers.outcomes import Completed, Failed, Rejected, Unknown
 from ledger.rates import Usage
+from tests import policy_factories as make
 from tests.faults.plan import Plan, body_of
 from tests.gateway.providers.upstream import BRIEF, TEXT, WHOLE, against, ended, until_idle, whole
 
@@ -281,6 +282,21 @@ def test_a_route_that_declares_its_kv_pool_has_the_snapshot_of_its_metrics():
 
     snapshot = against(scenario, kv_tokens=1_000)
     assert (snapshot.revision, snapshot.waiting_requests, snapshot.free_kv_tokens) == (1, 2, 750)
+
+
+def test_adm_6_a_snapshot_that_is_asked_for_is_read_at_once_and_none_where_it_cannot_be():
+    async def scenario(upstream):
+        (watching,) = upstream.provider.tasks
+        watching.cancel()  # only what is asked for is read
+        fresh = await upstream.provider.refresh(upstream.route)
+        upstream.server.metrics = "nothing of use"
+        same = await upstream.provider.refresh(upstream.route)
+        return fresh, same, await upstream.provider.refresh(make.route("another"))
+
+    fresh, same, unknown = against(scenario, kv_tokens=1_000)
+    assert (fresh.revision, fresh.free_kv_tokens) == (1, 750)
+    assert same == fresh  # what says nothing new leaves the age as it is
+    assert unknown is None
 
 
 def test_many_attempts_at_once_each_get_their_own_answer():
