@@ -15,7 +15,7 @@ from gateway.control.publication import in_force, overlaid
 from gateway.fleet_file.differences import Difference, differences
 from gateway.fleet_file.in_force import declared_policy
 from gateway.fleet_file.named import named
-from gateway.operations.base import Operation, Plan, Refused, Seen
+from gateway.operations.base import PROBLEMS_LIMIT, Operation, Plan, Refused, Seen
 from gateway.operations.drafting import (
     changes,
     drafted,
@@ -25,7 +25,7 @@ from gateway.operations.drafting import (
     read_body,
     refused,
 )
-from gateway.operations.policy_checks import around, policy_faults
+from gateway.operations.policy_checks import around, policy_faults, policy_warnings
 from gateway.policy.values import RoutePolicy
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
@@ -159,13 +159,17 @@ def _published(
     if faults:
         return refused(INVALID, faults, named(policy))
     found = changes(differences(current, policy)) if current else []
+    tree = named(policy)
+    looks = [each.shown(tree) for each in policy_warnings(policy, connection)[:PROBLEMS_LIMIT]]
+    worth = f" Worth a look: {' '.join(looks)}" if looks else ""
+    warned = {"warnings": looks} if looks else {}
     return Plan(
         records=policy_records(policy, seen),
         summary=f"{said}: {len(policy.models)} models, {len(policy.routes)} routes, "
-        f"{len(policy.edges)} fallback edges.",
+        f"{len(policy.edges)} fallback edges.{worth}",
         subject=policy.revision,
         before={"revision": standing},
-        after={"revision": policy.revision, "changes": found, **more},
+        after={"revision": policy.revision, "changes": found, **warned, **more},
     )
 
 

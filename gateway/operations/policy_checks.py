@@ -12,10 +12,11 @@ from typing import Final
 import msgspec
 from django.conf import settings
 
+from gateway.configuration import evaluations_of
 from gateway.fleet_file.in_force import tables_from
 from gateway.fleet_file.named import Fault, instant
 from gateway.fleet_file.where import place_of
-from gateway.policy.validation import problems
+from gateway.policy.validation import problems, warnings
 from gateway.policy.values import Route, RoutePolicy
 from gateway.providers import kserve_address, openai_address, simulated
 from gateway.quota import Quota
@@ -57,6 +58,14 @@ def around(connection: sqlite3.Connection, now_us: int) -> Around:
 def policy_faults(policy: RoutePolicy, around: Around) -> tuple[Fault, ...]:
     """Return everything that keeps the policy from being published among what is around it."""
     return tuple(fault for check in CHECKS for fault in check(policy, around))
+
+
+def policy_warnings(policy: RoutePolicy, connection: sqlite3.Connection) -> tuple[Fault, ...]:
+    """Return what is worth a look before it is published, and refuses nothing (FBK-1)."""
+    found = warnings(policy, evaluations_of(connection)[0])
+    return tuple(
+        Fault(path=place_of(each, policy), what=each.what, action=each.action) for each in found
+    )
 
 
 def _by_itself(policy: RoutePolicy, around: Around) -> Iterator[Fault]:

@@ -23,7 +23,7 @@ from gateway.operations.policies import (
     policy_differences,
     policy_of,
 )
-from gateway.operations.policy_checks import around, policy_faults
+from gateway.operations.policy_checks import around, policy_faults, policy_warnings
 from gateway.policy.values import RoutePolicy
 from gateway.reporting import iso
 from ledger.errors import LedgerError
@@ -87,6 +87,9 @@ class Command(BaseCommand):
 
     def _check(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
         policy = self._read(connection, options["file"], sound=True)
+        tree = named(policy)
+        for warning in policy_warnings(policy, connection):
+            self.stdout.write(f"worth a look: {warning.shown(tree)}")
         self.stdout.write(f"{policy.revision} can be published.")
 
     def _draft(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:

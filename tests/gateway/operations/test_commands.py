@@ -148,6 +148,14 @@ def test_a_policy_is_checked_drafted_compared_published_and_returned_to(commande
     assert names == ["route-policy-v1", "v2", "v3", "v2"]  # the last is the draft
 
 
+def test_a_checked_policy_says_what_is_worth_a_look_and_can_be_published(commanded, tmp_path):
+    unproven = replaced(policy().edges[0], required_evaluation_suite="core-chat-v9")
+    text = written(named(replaced(policy(), revision="v2", edges=(unproven,))))
+    warning, last = told("policy", "check", saved(tmp_path, text)).splitlines()
+    assert warning.startswith("worth a look: edges[fast-v2 -> long-context-v4]: long-context")
+    assert last == "v2 can be published."
+
+
 def test_a_policy_file_with_a_fallback_circle_is_refused_with_its_line(commanded, tmp_path):
     """FBK-1"""
     circle = (edge("fast-v2", "long-context-v4"), edge("long-context-v4", "fast-v2"))

@@ -96,6 +96,22 @@ def test_a_published_draft_is_in_force_and_the_audit_log_says_what_changed(fleet
     }
 
 
+def test_an_edge_without_evidence_is_published_and_told_as_worth_a_look(fleet):
+    """FBK-1: it does nothing until the evidence is there, and that refuses nothing."""
+    unproven = replaced(policy().edges[0], required_evaluation_suite="core-chat-v9")
+    published = done(fleet, publish(tree(edges=(unproven,))))
+    told = (
+        "edges[fast-v2 -> long-context-v4]: long-context-v4's model identity lacks a pass in "
+        "core-chat-v9, so the edge is refused. Record the evaluation; the edge is usable from then "
+        "on."
+    )
+    assert published.summary == (
+        f"Published v2: 2 models, 5 routes, 1 fallback edges. Worth a look: {told}"
+    )
+    assert published.after["warnings"] == [told]
+    assert in_force(fleet) == "v2"
+
+
 def test_a_named_revision_of_a_draft_can_be_published(fleet):
     done(fleet, DraftPolicy(revision="v2", policy=with_route(queue_limit=11)))
     done(fleet, DraftPolicy(revision="v2", policy=with_route(queue_limit=12)))
