@@ -40,6 +40,11 @@ Code = Literal[
     "TARGET_EXISTS",
     "NO_MANIFEST",
     "MANIFEST_DIFFERS",
+    "LEDGER_IN_USE",
+    "LEDGER_BEING_READ",
+    "TOO_RECENT",
+    "NOTHING_OLD_ENOUGH",
+    "AUDIT_FAILED",
 ]
 
 
@@ -64,7 +69,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
-class _Problem(Exception):
+class Problem(Exception):
     def __init__(self, code: Code, what: str) -> None:
         super().__init__(what)
         self.refused = Refused(code=code, what=what)
@@ -75,7 +80,7 @@ def back_up(ledger: Path, folder: Path, *, now_us: int) -> Manifest | Refused:
     at = datetime.fromtimestamp(now_us // 1_000_000, tz=UTC)
     target = folder / f"ledger-{at:%Y%m%dT%H%M%SZ}.sqlite3"
     try:
-        with _making(target) as partial:
+        with making(target) as partial:
             _copy(ledger, partial)
             head = _proved(partial)
             _check_continued(ledger, head)
@@ -90,9 +95,9 @@ def back_up(ledger: Path, folder: Path, *, now_us: int) -> Manifest | Refused:
             made_at_us=now_us,
             sqlite_version=sqlite3.sqlite_version,
         )
-        _write_whole(manifest_of(target), msgspec.json.format(msgspec.json.encode(manifest)))
-        _write_whole(note_of(ledger), msgspec.json.encode(manifest))
-    except _Problem as problem:
+        write_whole(manifest_of(target), msgspec.json.format(msgspec.json.encode(manifest)))
+        write_whole(note_of(ledger), msgspec.json.encode(manifest))
+    except Problem as problem:
         return problem.refused
     except OSError as error:
         return Refused(code="CANT_WRITE", what=f"{error.filename}: {error.strerror}")
@@ -105,21 +110,21 @@ def restore(file: Path, folder: Path) -> Manifest | Refused:
     try:
         manifest = read_manifest(manifest_of(file))
         if manifest is None or manifest.format != FORMAT:
-            raise _Problem("NO_MANIFEST", f"{manifest_of(file)} is no manifest of a backup")
+            raise Problem("NO_MANIFEST", f"{manifest_of(file)} is no manifest of a backup")
         if file.stat().st_size != manifest.size_bytes or sha256_of(file) != manifest.sha256:
-            raise _Problem("MANIFEST_DIFFERS", f"{file} isn't the file that was backed up")
+            raise Problem("MANIFEST_DIFFERS", f"{file} isn't the file that was backed up")
         folder.mkdir(parents=True, exist_ok=True)
         lock = LedgerLock.take(target)
         try:
-            with _making(target) as partial:
-                _check_space(folder, manifest.size_bytes)
+            with making(target) as partial:
+                check_space(folder, manifest.size_bytes)
                 shutil.copyfile(file, partial)
                 head = _proved(partial, manifest.checkpoint)
                 if head.size != manifest.rows or head.entry_hash.hex() != manifest.entry_hash:
-                    raise _Problem("MANIFEST_DIFFERS", "the chain ends elsewhere than it says")
+                    raise Problem("MANIFEST_DIFFERS", "the chain ends elsewhere than it says")
         finally:
             lock.release()
-    except _Problem as problem:
+    except Problem as problem:
         return problem.refused
     except LedgerInUse as error:
         return Refused(code="TARGET_EXISTS", what=str(error))
@@ -156,38 +161,38 @@ def sha256_of(path: Path) -> str:
 
 
 @contextmanager
-def _making(target: Path) -> Iterator[Path]:
+def making(target: Path) -> Iterator[Path]:
     """A file that takes the name `target`, durably, when all went well, and is gone when not."""
     for taken in (target, target.with_name(target.name + "-wal")):
         if taken.exists():
-            raise _Problem("TARGET_EXISTS", f"{taken} exists; nothing is ever overwritten")
+            raise Problem("TARGET_EXISTS", f"{taken} exists; nothing is ever overwritten")
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(target.name + ".partial")
     partial.unlink(missing_ok=True)
     try:
         os.close(os.open(partial, os.O_CREAT | os.O_WRONLY, 0o600))
         yield partial
-        _sync(partial)
+        sync(partial)
         partial.rename(target)
-        _sync(target.parent)
+        sync(target.parent)
     finally:
         partial.unlink(missing_ok=True)
 
 
 def _copy(ledger: Path, partial: Path) -> None:
     """Copies one snapshot in a single step: in several, each commit would begin it again."""
-    _check_space(partial.parent, ledger.stat().st_size if ledger.exists() else 0)
+    check_space(partial.parent, ledger.stat().st_size if ledger.exists() else 0)
     try:
         source = connect_read_only(ledger)
     except LedgerError as error:
-        raise _Problem("LEDGER_UNREADABLE", str(error)) from error
+        raise Problem("LEDGER_UNREADABLE", str(error)) from error
     target = sqlite3.connect(partial, isolation_level=None)
     try:
         source.backup(target, pages=-1)
         # One file that anybody can open read-only, without a log beside it.
         target.execute("PRAGMA journal_mode=DELETE").fetchall()
     except sqlite3.DatabaseError as error:
-        raise _Problem("LEDGER_UNREADABLE", f"{ledger} can't be copied: {error}") from error
+        raise Problem("LEDGER_UNREADABLE", f"{ledger} can't be copied: {error}") from error
     finally:
         target.close()
         source.close()
@@ -198,20 +203,20 @@ def _proved(copy: Path, checkpoint: Checkpoint | None = None) -> Head:
     try:
         connection = connect_read_only(copy)
     except (LedgerError, sqlite3.DatabaseError) as error:
-        raise _Problem("PAGES_DAMAGED", f"the copy can't be opened: {error}") from error
+        raise Problem("PAGES_DAMAGED", f"the copy can't be opened: {error}") from error
     try:
         said = fetch_one(connection, "PRAGMA integrity_check(1)")[0]
         if said != "ok":
-            raise _Problem("PAGES_DAMAGED", f"SQLite says of the copy: {said}")
+            raise Problem("PAGES_DAMAGED", f"SQLite says of the copy: {said}")
         report = verify(connection, checkpoint=checkpoint)
         head = read_head(connection)
     except sqlite3.DatabaseError as error:
-        raise _Problem("PAGES_DAMAGED", f"the copy can't be read: {error}") from error
+        raise Problem("PAGES_DAMAGED", f"the copy can't be read: {error}") from error
     finally:
         connection.close()
     if not report.sound or head is None:
         first = report.faults[0] if report.faults else "its chain_head row is gone"
-        raise _Problem("CHAIN_BROKEN", f"{len(report.faults)} fault(s), the first: {first}")
+        raise Problem("CHAIN_BROKEN", f"{len(report.faults)} fault(s), the first: {first}")
     return head
 
 
@@ -219,28 +224,28 @@ def _check_continued(ledger: Path, head: Head) -> None:
     connection = connect_read_only(ledger)
     try:
         if entry_hash_at(connection, head.size) != head.entry_hash:
-            raise _Problem("CHAIN_BROKEN", "the ledger is no continuation of its copy")
+            raise Problem("CHAIN_BROKEN", "the ledger is no continuation of its copy")
     finally:
         connection.close()
 
 
-def _check_space(folder: Path, size_bytes: int) -> None:
+def check_space(folder: Path, size_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < size_bytes + SPARE_BYTES:
         what = f"{folder} has {free >> 20} MiB free; the copy takes {size_bytes >> 20} MiB"
-        raise _Problem("NOT_ENOUGH_SPACE", what)
+        raise Problem("NOT_ENOUGH_SPACE", what)
 
 
-def _write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """The file has the old content or the new one, whenever the power goes."""
     partial = path.with_name(path.name + ".partial")
     partial.write_bytes(content)
-    _sync(partial)
+    sync(partial)
     partial.replace(path)
-    _sync(path.parent)
+    sync(path.parent)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

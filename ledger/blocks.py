@@ -19,10 +19,12 @@ from ledger.chain import LEAF_PREFIX, NODE_PREFIX
 from ledger.rates import RateTable
 from ledger.reading import entry_hash_at
 from ledger.receipt_cost import Charged, cost_fault
-from ledger.records import RECORDS, Receipt, Record
+from ledger.records import RECORDS, ArchivedRow, Receipt, Record
 from ledger.rows import field_names
 
 Row = tuple[Any, ...]
+
+_ARCHIVED = f"SELECT seq, entry_hash, leaf FROM {ArchivedRow.TABLE} WHERE seq BETWEEN ? AND ?"  # noqa: S608 - own name
 
 
 class Sound(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +66,9 @@ def check_block(
                 hashes[place] = row[-1]
             if record_type is Receipt and not all(_exact(row, tables) for row in rows):
                 return None
+        for seq, entry_hash, leaf in cursor.execute(_ARCHIVED, (first, last)).fetchall():
+            found += 1
+            leaves[seq - first], hashes[seq - first] = bytes(leaf), entry_hash
         hash_before = entry_hash_at(connection, first - 1)
     except (sqlite3.DatabaseError, TypeError, ValueError, LookupError, OverflowError, MemoryError):
         return None  # unreadable, or a value that was never written

@@ -39,6 +39,17 @@ class LedgerDamaged(LedgerError):
         self.path = path
 
 
+class ArchivesNeeded(LedgerError):
+    """Rollups can't be made again without the receipts that are in archives."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The sums of the archived months were kept by an older version, and their receipts "
+            "are in archives. Run: python manage.py rebuild_rollups --archive FILE, with every "
+            "archive that ledger_health lists"
+        )
+
+
 class TriggersDiffer(LedgerError):
     """The triggers that make tables append-only are not those that this code installs."""
 

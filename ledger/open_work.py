@@ -45,11 +45,19 @@ POSTED = (
     "JOIN reservation AS r ON r.reservation_id = s.reservation_id "
     "WHERE s.kind = 'posted' GROUP BY 1, 2"
 )
+# With what archived settlements posted: the records alone don't say it any more.
+POSTED_WHOLE = (
+    "SELECT tenant_id, bucket_us, sum(high), sum(low) FROM (SELECT tenant_id, bucket_us, high, low "  # noqa: S608 - own names
+    "FROM archived_posted UNION ALL SELECT * FROM "
+    f"({POSTED})) GROUP BY 1, 2"
+)
 FILL: tuple[str, ...] = (
     f"INSERT INTO open_request {OPEN_REQUESTS}",
     f"INSERT INTO open_hold {OPEN_HOLDS}",
     f"INSERT INTO tenant_posted {POSTED}",
 )
+FILL_WHOLE = (*FILL[:-1], f"INSERT INTO tenant_posted {POSTED_WHOLE}")
+"""FILL of a ledger that can have archives; FILL is that of the migration that made the tables."""
 
 # What has its end already, in whatever order the two were written, isn't open.
 _ENTER_REQUEST = (
@@ -109,7 +117,7 @@ def rebuild(connection: sqlite3.Connection) -> None:
     """Makes the three tables again from the records, in one transaction of a sole writer."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for statement in (*DROP, *CREATE, *FILL):
+        for statement in (*DROP, *CREATE, *FILL_WHOLE):
             connection.execute(statement)
     except BaseException:
         connection.execute("ROLLBACK")

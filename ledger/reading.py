@@ -13,7 +13,7 @@ from typing import Any
 
 from ledger.chain import GENESIS, Head
 from ledger.errors import LedgerNotReady
-from ledger.records import RECORDS
+from ledger.records import CHAINED
 
 BUSY_TIMEOUT_MS = 2_000
 PAGE_ROWS = 1_000
@@ -109,7 +109,7 @@ def entry_hash_at(connection: sqlite3.Connection, seq: int) -> bytes | None:
         return GENESIS
     sql = " UNION ALL ".join(
         f"SELECT entry_hash FROM {record_type.TABLE} WHERE seq = :seq"  # noqa: S608 - record names
-        for record_type in RECORDS
+        for record_type in CHAINED
     )
     row = connection.execute(sql, {"seq": seq}).fetchall()
     return bytes(row[0][0]) if row else None

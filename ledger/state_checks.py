@@ -6,7 +6,7 @@ from typing import Any
 
 from ledger.findings import Finding, Scope
 from ledger.money import join
-from ledger.open_work import OPEN_HOLDS, OPEN_REQUESTS, POSTED
+from ledger.open_work import OPEN_HOLDS, OPEN_REQUESTS, POSTED_WHOLE
 from ledger.queries.violations import FOUND_LIMIT, rows_beyond_and_within
 from ledger.reading import entry_hash_at, fetch, read_head
 from ledger.rollups.rebuild import first_difference
@@ -51,7 +51,7 @@ def open_work_is_rows(scope: Scope) -> Iterator[Finding]:
                 for row in fetch(scope.connection, differing):
                     yield Finding(table=table, seq=row[1], label=str(row[0]), what=what)
         kept_sums = _posted(scope.connection, "SELECT * FROM tenant_posted")
-        counted = _posted(scope.connection, POSTED)
+        counted = _posted(scope.connection, POSTED_WHOLE)
     for key in sorted(kept_sums.keys() | counted.keys()):
         if kept_sums.get(key, 0) != counted.get(key, 0):
             what = f"the quarter hour {key[1]} posts another sum than its settlements"

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from ledger.errors import TriggersDiffer
-from ledger.records import RECORDS, Record
+from ledger.records import CHAINED, Record
 
 
 def _matches(table: str, fields: Iterable[str]) -> str:
@@ -34,7 +34,7 @@ def _triggers_of(record_type: type[Record]) -> dict[str, str]:
 
 def expected_triggers() -> dict[str, str]:
     """The SQL of every trigger that the ledger must have, by name."""
-    return {name: sql for record_type in RECORDS for name, sql in _triggers_of(record_type).items()}
+    return {name: sql for record_type in CHAINED for name, sql in _triggers_of(record_type).items()}
 
 
 def install_statements(present: Iterable[str]) -> tuple[str, ...]:

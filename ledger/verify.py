@@ -16,7 +16,7 @@ from ledger.chain import BadHead, Builder, Checkpoint, Head
 from ledger.faults import Fault
 from ledger.rates import RateTable
 from ledger.reading import fetch, read_head
-from ledger.records import RECORDS, RateTableRecord
+from ledger.records import CHAINED, RateTableRecord
 from ledger.rows import record_of, select
 from ledger.triggers import trigger_differences
 from ledger.walk import (
@@ -101,13 +101,13 @@ def _starting_head(connection: sqlite3.Connection, faults: Faults) -> Head:
     if head is not None:
         return head
     faults.add(Fault(kind="head", table="chain_head", what="its row is gone"))
-    sql = " UNION ALL ".join(f"SELECT max(seq) FROM {kind.TABLE}" for kind in RECORDS)  # noqa: S608 - names of records
+    sql = " UNION ALL ".join(f"SELECT max(seq) FROM {kind.TABLE}" for kind in CHAINED)  # noqa: S608 - names of records
     return Head(size=max(row[0] or 0 for row in fetch(connection, sql)))
 
 
 def _check_end(connection: sqlite3.Connection, head: Head, faults: Faults) -> None:
     """Names rows that stand after the chain's end when no writer put them there."""
-    for record_type in RECORDS:
+    for record_type in CHAINED:
         sql = f"{select(record_type)} WHERE seq > ? ORDER BY seq LIMIT ?"
         beyond = rows_as_they_are(connection, sql, (head.size, FAULTS_LIMIT))
         now = read_head(connection) or head

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ledger.blocks import Sound
-from ledger.chain import GENESIS, Builder, canonical, leaf_hash, node_hash
+from ledger.chain import GENESIS, HASH_BYTES, Builder, canonical, leaf_hash, node_hash
 from ledger.faults import Fault, Kind
 from ledger.rates import RateTable
 from ledger.receipt_cost import cost_fault
-from ledger.records import RECORDS, Receipt, Record, label_field
+from ledger.records import CHAINED, ArchivedRow, Receipt, Record, label_field
 from ledger.rows import field_names, record_of, select
 
 FAULTS_LIMIT = 100  # enough to see what happened; the exit status needs one
@@ -105,7 +105,7 @@ def rows_by_seq(
 ) -> Iterator[tuple[int, list[Found]]]:
     """(seq, the rows of all tables that have it) for each seq from `first` to `last`: a block."""
     block: list[list[Found]] = [[] for _ in range(first, last + 1)]
-    for record_type in RECORDS:
+    for record_type in CHAINED:
         sql = f"{select(record_type)} WHERE seq BETWEEN ? AND ?"
         try:
             rows = rows_as_they_are(connection, sql, (first, last))
@@ -146,7 +146,12 @@ def fault_at(kind: Kind, record_type: type[Record], row: Row, what: str) -> Faul
 
 
 def leaf_of(record_type: type[Record], row: Row) -> bytes | str:
-    """The row's leaf hash, or why it can have none."""
+    """The row's leaf hash, or why it can have none. Of an archived row, the one that is kept."""
+    if record_type is ArchivedRow:
+        kept = row[3]
+        if type(kept) is bytes and len(kept) == HASH_BYTES:
+            return kept
+        return "the hash that is kept of it is no hash: it was altered"
     version = row[1]
     if type(version) is not int or not 1 <= version <= record_type.VERSION:
         return f"it is of version {version!r}; this code knows 1 to {record_type.VERSION}"

@@ -20,7 +20,7 @@ from ledger.errors import (
 )
 from ledger.open_work import OpenWork
 from ledger.reading import entry_hash_at, fetch_one, read_head
-from ledger.records import RECORDS, Record
+from ledger.records import CHAINED, Record
 from ledger.rows import select
 from ledger.statements import Appended, Rows, inserts, prepare
 from ledger.triggers import check_triggers
@@ -288,7 +288,7 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("SELECT size FROM chain_head LIMIT 0")
         for table in ("open_request", "open_hold", "tenant_posted", "chain_block"):
             connection.execute(f"SELECT 1 FROM {table} LIMIT 0")  # noqa: S608 - own names
-        for record_type in RECORDS:
+        for record_type in CHAINED:
             connection.execute(f"{select(record_type)} LIMIT 0")
     except sqlite3.OperationalError as error:
         raise LedgerNotReady(str(path), str(error)) from error
@@ -305,7 +305,7 @@ def _checked_head(connection: sqlite3.Connection, path: Path) -> Head:
         raise LedgerDamaged(str(path), f"its chain_head is broken: {error}") from error
     if entry_hash_at(connection, head.size) != head.entry_hash:
         raise LedgerDamaged(str(path), f"row {head.size}, its last, is missing or was altered")
-    for record_type in RECORDS:
+    for record_type in CHAINED:
         last = fetch_one(connection, f"SELECT max(seq) FROM {record_type.TABLE}")[0]  # noqa: S608
         if last is not None and last > head.size:
             raise LedgerDamaged(

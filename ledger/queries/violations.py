@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 
 from ledger.reading import fetch
-from ledger.records import RECORDS, Record, label_field
+from ledger.records import CHAINED, RECORDS, Record, label_field
 
 FOUND_LIMIT = 100  # rows named of one kind: enough to see what happened
 
@@ -80,7 +80,8 @@ RECEIPT_IS_NOT_ATTEMPTS = (
 KEY_WITHOUT_REQUEST = (
     "SELECT seq, request_id FROM idempotency_key AS k WHERE seq <= :size AND NOT EXISTS "
     "(SELECT 1 FROM route_decision WHERE request_id = k.request_id "
-    "AND tenant_id = k.tenant_id) ORDER BY seq"
+    "AND tenant_id = k.tenant_id) AND NOT EXISTS (SELECT 1 FROM archived_request "
+    "WHERE request_id = k.request_id AND tenant_id = k.tenant_id) ORDER BY seq"
 )
 # A request without a receipt is under way; one with a receipt and open money has to be an unknown,
 # or to have an attempt that is one or that is under way.
@@ -187,7 +188,7 @@ def repeated_keys() -> Iterator[tuple[str, tuple[str, ...], str]]:
 
 def rows_beyond_and_within(connection: sqlite3.Connection, size: int) -> tuple[int, int]:
     """(rows of all tables up to `size`, the highest seq of any): the chain's rows, counted."""
-    counts = [_count(connection, record_type, size) for record_type in RECORDS]
+    counts = [_count(connection, record_type, size) for record_type in CHAINED]
     return sum(count for count, _ in counts), max(last for _, last in counts)
 
 

@@ -4,6 +4,7 @@
 `ledger.store` writes them. `base` says how to add a record or a field.
 """
 
+from ledger.records.archived import ArchivedRow
 from ledger.records.attempts import AttemptDecision
 from ledger.records.base import Index, Record, label_field
 from ledger.records.control import (
@@ -87,11 +88,16 @@ RECORDS: tuple[type[Record], ...] = (
     PredictionRevision,
 )
 
+CHAINED: tuple[type[Record], ...] = (*RECORDS, ArchivedRow)
+"""Every table that can hold a row of the chain."""
+
 __all__ = [
+    "CHAINED",
     "RECORDS",
     "ActionOverride",
     "ApiKey",
     "ApiKeyRevocation",
+    "ArchivedRow",
     "Attempt",
     "AttemptDecision",
     "AttemptEvent",

@@ -5,10 +5,12 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from ledger.errors import ArchivesNeeded
+from ledger.queries.objectives import revisions
 from ledger.records import OutcomeReport, Receipt
 from ledger.rollups.contents import CONTENTS, Row
 from ledger.rollups.projection import Placement, Rollups, read_state
-from ledger.rollups.tables import KINDS, LIVE, SHADOW
+from ledger.rollups.tables import ARCHIVED, KINDS, LIVE, SHADOW, Tables
 from ledger.rows import record_of, select
 from ledger.slo import SloDefinition
 
@@ -37,6 +39,7 @@ def rebuild(
     """
     with _immediate(connection):
         _execute(connection, SHADOW.drop + SHADOW.create)
+        _begin_with_archived(connection, connection, SHADOW)
     shadow = Rollups(definitions, SHADOW)
     position = rows = 0
     while step := _next_rows(connection, position):
@@ -55,12 +58,36 @@ def rebuild(
 
 def is_current(connection: sqlite3.Connection) -> bool:
     """Whether the rollups' tables have the columns that this code keeps."""
-    scratch = sqlite3.connect(":memory:", isolation_level=None)
-    _execute(scratch, LIVE.create)
-    try:
-        return all(_columns(connection, kind) == _columns(scratch, kind) for kind in KINDS)
-    finally:
-        scratch.close()
+    return _has_columns(connection, LIVE)
+
+
+def add_archived(
+    connection: sqlite3.Connection, archive: sqlite3.Connection, progress: Progress = _silent
+) -> None:
+    """Adds the receipts of an archive to the sums of archived months, which are made if need be.
+
+    The ledger's only writer calls it once for each archive; `renew_archived` begins anew.
+    """
+    if not _has_archived(connection):
+        _execute(connection, ARCHIVED.create)
+    sums = _Recount(archive, revisions(connection), ARCHIVED)
+    position = rows = 0
+    while step := _next_rows(archive, position):
+        position = _add(connection, sums, step)
+        rows += len(step)
+        progress(rows)
+
+
+def renew_archived(
+    connection: sqlite3.Connection,
+    archives: Sequence[sqlite3.Connection],
+    progress: Progress = _silent,
+) -> None:
+    """Makes the sums of archived months again, from all the archives that the ledger has."""
+    with _immediate(connection):
+        _execute(connection, ARCHIVED.drop)
+        for archive in archives:
+            add_archived(connection, archive, progress)
 
 
 def first_difference(
@@ -94,9 +121,12 @@ class _Recount(Rollups):
     """Rollups in one database of receipts in another."""
 
     def __init__(
-        self, source: sqlite3.Connection, definitions: Sequence[SloDefinition] | None
+        self,
+        source: sqlite3.Connection,
+        definitions: Sequence[SloDefinition] | None,
+        tables: Tables = LIVE,
     ) -> None:
-        super().__init__(definitions)
+        super().__init__(definitions, tables)
         self._source = source
 
     def source(self, connection: sqlite3.Connection) -> sqlite3.Connection:
@@ -110,6 +140,7 @@ def _recount(
     progress: Progress,
 ) -> None:
     _execute(scratch, LIVE.create)
+    _begin_with_archived(connection, scratch, LIVE)
     recount = _Recount(connection, definitions)
     position = rows = 0
     while step := _next_rows(connection, position):
@@ -134,8 +165,42 @@ def _next_rows(connection: sqlite3.Connection, position: int) -> list[Placement]
     return sorted(found, key=lambda one: one[0])[:ROWS_PER_STEP]
 
 
-def _columns(connection: sqlite3.Connection, kind: str) -> list[str]:
-    return [row[1] for row in connection.execute(f"PRAGMA table_info({LIVE.name(kind)})")]
+def _begin_with_archived(
+    source: sqlite3.Connection, target: sqlite3.Connection, tables: Tables
+) -> None:
+    """Fills empty tables with the sums of archived months, where the ledger has any."""
+    if not _has_archived(source):
+        return
+    if not _has_columns(source, ARCHIVED):
+        raise ArchivesNeeded
+    target.execute(f"DELETE FROM {tables.name('state')}")  # noqa: S608 - own names
+    for kind in KINDS:
+        rows = source.execute(f"SELECT * FROM {ARCHIVED.name(kind)}").fetchall()  # noqa: S608
+        marks = ", ".join("?" * len(_columns(source, ARCHIVED, kind)))
+        target.executemany(
+            f"INSERT INTO {tables.name(kind)} VALUES ({marks})",  # noqa: S608 - own names
+            (tuple(row) for row in rows),
+        )
+
+
+def _has_archived(connection: sqlite3.Connection) -> bool:
+    sql = "SELECT 1 FROM sqlite_master WHERE name = ?"
+    return connection.execute(sql, (ARCHIVED.name("state"),)).fetchone() is not None
+
+
+def _has_columns(connection: sqlite3.Connection, tables: Tables) -> bool:
+    scratch = sqlite3.connect(":memory:", isolation_level=None)
+    _execute(scratch, LIVE.create)
+    try:
+        return all(
+            _columns(connection, tables, kind) == _columns(scratch, LIVE, kind) for kind in KINDS
+        )
+    finally:
+        scratch.close()
+
+
+def _columns(connection: sqlite3.Connection, tables: Tables, kind: str) -> list[str]:
+    return [row[1] for row in connection.execute(f"PRAGMA table_info({tables.name(kind)})")]
 
 
 def _execute(connection: sqlite3.Connection, statements: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ GRAINS_MIN: tuple[int, ...] = (QUARTER, HOUR, SHIFT, DAY)
 COARSE_MIN: tuple[int, ...] = (HOUR, SHIFT, DAY)
 LIVE_PREFIX = "rollup"
 SHADOW_PREFIX = "rollup_shadow"
+ARCHIVED_PREFIX = "archived_rollup"
 
 # Every dimension is text; "" stands for none (a rejected request has no route).
 DIMENSIONS: tuple[str, ...] = (
@@ -96,7 +97,7 @@ def grain_us(grain_min: int) -> int:
 
 @dataclass(frozen=True)
 class Tables:
-    """The SQL for one set of tables. The prefix is one of the two constants, never input."""
+    """The SQL for one set of tables. The prefix is one of the three constants, never input."""
 
     prefix: str = LIVE_PREFIX
 
@@ -263,3 +264,5 @@ def _series_table(name: str, dimensions: tuple[str, ...]) -> str:
 
 LIVE = Tables(LIVE_PREFIX)
 SHADOW = Tables(SHADOW_PREFIX)
+ARCHIVED = Tables(ARCHIVED_PREFIX)
+"""The sums of receipts that are in archives: what a rebuild starts from."""

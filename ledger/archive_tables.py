@@ -1,0 +1,78 @@
+"""What a ledger keeps of rows that are in archives, and which tables an archive takes (LED-8).
+
+`archived_row` holds a row's place and hashes, so that the chain, the tree and every proof stay
+whole without its content; it is append-only like the records. `archived_request` says in which
+archive a request is; `archived_posted` what its settlements posted, as `ledger.open_work` sums it.
+"""
+
+from ledger.open_work import QUARTER_US
+from ledger.records import (
+    ArchivedRow,
+    Attempt,
+    AttemptDecision,
+    AttemptEvent,
+    OutcomeReport,
+    Receipt,
+    Record,
+    Reservation,
+    RouteDecision,
+    Settlement,
+    TraceEvent,
+)
+
+MOVED: tuple[type[Record], ...] = (
+    RouteDecision,
+    Reservation,
+    Attempt,
+    AttemptDecision,
+    AttemptEvent,
+    Settlement,
+    Receipt,
+    TraceEvent,
+    OutcomeReport,
+)
+"""What belongs to one request, by its request_id. An Idempotency-Key stays: it stands for ever."""
+
+CREATE: tuple[str, ...] = (
+    f"CREATE TABLE {ArchivedRow.TABLE} (seq INTEGER PRIMARY KEY, v INTEGER NOT NULL, "
+    "entry_hash BLOB NOT NULL, leaf BLOB NOT NULL, archive_seq INTEGER NOT NULL)",
+    "CREATE TABLE archived_request (request_id TEXT NOT NULL PRIMARY KEY, tenant_id TEXT NOT NULL, "
+    "archive_seq INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE archived_posted (tenant_id TEXT NOT NULL, bucket_us INTEGER NOT NULL, "
+    "high INTEGER NOT NULL, low INTEGER NOT NULL, PRIMARY KEY (tenant_id, bucket_us)) "
+    "WITHOUT ROWID",
+)
+DROP: tuple[str, ...] = tuple(
+    f"DROP TABLE IF EXISTS {table}"
+    for table in (ArchivedRow.TABLE, "archived_request", "archived_posted")
+)
+
+CHOOSE = (
+    "CREATE TEMP TABLE moved (request_id TEXT NOT NULL PRIMARY KEY, tenant_id TEXT NOT NULL, "
+    "accepted_at_us INTEGER NOT NULL) WITHOUT ROWID",
+    # Final, and not an unknown; nothing of it held; every attempt's end known.
+    "INSERT INTO moved SELECT r.request_id, r.tenant_id, r.accepted_at_us FROM receipt AS r "
+    "WHERE r.accepted_at_us < :before_us AND r.status != 'unknown' "
+    "AND NOT EXISTS (SELECT 1 FROM receipt WHERE request_id = r.request_id "
+    "AND revision > r.revision) "
+    "AND NOT EXISTS (SELECT 1 FROM reservation AS v JOIN open_hold AS h "
+    "ON h.reservation_id = v.reservation_id WHERE v.request_id = r.request_id) "
+    "AND NOT EXISTS (SELECT 1 FROM attempt AS a WHERE a.request_id = r.request_id "
+    "AND NOT EXISTS (SELECT 1 FROM attempt_event AS e WHERE e.request_id = a.request_id "
+    "AND e.attempt_id = a.attempt_id AND e.event = 'ended' AND e.outcome != 'unknown')) "
+    # A task that several requests serve counts once among them: they can't be told apart later.
+    "AND NOT EXISTS (SELECT 1 FROM outcome_report AS o JOIN outcome_report AS p "
+    "ON p.task_id = o.task_id AND p.tenant_id = o.tenant_id AND p.request_id != o.request_id "
+    "WHERE o.request_id = r.request_id)",
+)
+"""The requests that an archive takes: accepted before :before_us, and closed in every respect."""
+
+ADD_POSTED = (
+    f"INSERT INTO archived_posted SELECT * FROM (SELECT r.tenant_id, s.settled_at_us - "  # noqa: S608
+    f"s.settled_at_us % {QUARTER_US} AS bucket_us, sum(s.cost_pico >> 32) AS high, "
+    "sum(s.cost_pico & 4294967295) AS low FROM settlement AS s JOIN reservation AS r "
+    "ON r.reservation_id = s.reservation_id WHERE s.kind = 'posted' "
+    "AND r.request_id IN (SELECT request_id FROM moved) GROUP BY 1, 2) WHERE true "
+    "ON CONFLICT (tenant_id, bucket_us) DO UPDATE SET high = high + excluded.high, "
+    "low = low + excluded.low"
+)

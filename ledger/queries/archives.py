@@ -1,0 +1,80 @@
+"""Which archives a ledger has, and what is in them."""
+
+import sqlite3
+from collections.abc import Iterator
+
+import msgspec
+
+from ledger.reading import fetch, fetch_one
+from ledger.records import ArchivedRow, ControlAction
+from ledger.rows import record_of, select
+
+ACTION = "ledger.archive"
+
+
+class Archive(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of archived rows, as the ledger's control action says: `seq` is that action's."""
+
+    file: str  # its name, without its folder
+    sha256: str
+    size_bytes: int
+    rows: int
+    requests: int
+    first_seq: int
+    last_seq: int
+    before_us: int  # what was accepted before this time and closed
+    last_accepted_us: int  # the newest of what it took
+    seq: int = 0
+
+
+class ArchivedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    tenant_id: str
+    file: str  # the archive that holds it
+
+
+def archives(connection: sqlite3.Connection) -> list[Archive]:
+    """All of them, the oldest first."""
+    sql = f"{select(ControlAction)} WHERE action = ? ORDER BY seq"
+    return [_archive(row) for row in fetch(connection, sql, (ACTION,))]
+
+
+def archived_request(connection: sqlite3.Connection, request_id: str) -> ArchivedRequest | None:
+    """Where a request is that the ledger itself has no more; None where it never had it."""
+    row = fetch_one(
+        connection,
+        "SELECT a.tenant_id, c.subject FROM archived_request AS a "
+        "JOIN control_action AS c ON c.seq = a.archive_seq WHERE a.request_id = ?",
+        (request_id,),
+    )
+    return None if row is None else ArchivedRequest(tenant_id=row[0], file=row[1])
+
+
+def archives_of_period(connection: sqlite3.Connection, start_us: int) -> tuple[str, ...]:
+    """The files of the archives that may hold requests accepted at `start_us` or later."""
+    found = archives(connection)
+    return tuple(archive.file for archive in found if archive.last_accepted_us >= start_us)
+
+
+def archived_rows(connection: sqlite3.Connection, size: int) -> int:
+    """How many of the first `size` rows of the chain are in archives."""
+    sql = f"SELECT count(*) FROM {ArchivedRow.TABLE} WHERE seq <= ?"  # noqa: S608 - own name
+    return int(fetch_one(connection, sql, (size,))[0])
+
+
+def kept_hashes(
+    connection: sqlite3.Connection, archive_seq: int, rows: int
+) -> Iterator[dict[int, bytes]]:
+    """The leaf hashes that are kept of an archive's rows by their seq, in order, `rows` at most."""
+    sql = (
+        f"SELECT seq, leaf FROM {ArchivedRow.TABLE} WHERE archive_seq = ? AND seq > ? "  # noqa: S608
+        "ORDER BY seq LIMIT ?"
+    )
+    after = 0
+    while page := fetch(connection, sql, (archive_seq, after, rows)):
+        yield {row[0]: row[1] for row in page}
+        after = page[-1][0]
+
+
+def _archive(row: sqlite3.Row) -> Archive:
+    told = msgspec.json.decode(record_of(ControlAction, row).after_json, type=Archive)
+    return msgspec.structs.replace(told, seq=row[0])
