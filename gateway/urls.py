@@ -10,16 +10,20 @@ from gateway.pages import (
     bridge,
     costs,
     health,
+    now,
     policies,
     rates,
     receipt,
+    receipt_proof,
     receipts,
     reconciliation,
     reconciliation_files,
     reconciliation_upload,
     releases,
+    rollout,
     routes,
     slo,
+    slo_one,
     tenants,
     unknowns,
 )
@@ -27,12 +31,14 @@ from gateway.pages.login import Login
 from gateway.pages.theme import set_theme
 
 urlpatterns = [
-    path("", RedirectView.as_view(pattern_name="receipts"), name="home"),
+    path("", RedirectView.as_view(pattern_name="now"), name="home"),
     path("login", Login.as_view(), name="login"),
     path("logout", LogoutView.as_view(), name="logout"),
     path("theme", set_theme, name="theme"),
+    path("now", now.index, name="now"),
     path("receipts", receipts.index, name="receipts"),
     path("receipts/<str:request_id>", receipt.show, name="receipt"),
+    path("receipts/<str:request_id>/proof.json", receipt_proof.download, name="receipt-proof"),
     path("costs", costs.index, name="costs"),
     path("costs/bridge", bridge.index, name="bridge"),
     path("costs.csv", costs.as_csv, name="costs-csv"),
@@ -42,7 +48,10 @@ urlpatterns = [
     path("audit-log", audit_log.index, name="audit-log"),
     path("act/<str:operation>", acting.act, name="act"),
     path("slo", slo.index, name="slo"),
+    path("slo/slices", slo_one.slices, name="slo-slices"),
+    path("slo/objective/<str:slo_id>", slo_one.show, name="slo-one"),
     path("releases", releases.index, name="releases"),
+    path("releases/rollout/<path:rollout_id>", rollout.show, name="rollout"),
     path("reconciliation", reconciliation.index, name="reconciliation"),
     path(
         "reconciliation/import", reconciliation_upload.import_report, name="reconciliation-import"

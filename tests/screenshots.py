@@ -103,7 +103,7 @@ def log_in(page: Page, username: str, password: str) -> None:
     page.get_by_label("Username").fill(username)
     page.get_by_label("Password").fill(password)
     page.get_by_role("button", name="Log in").click()
-    page.wait_for_url("**/receipts")
+    page.wait_for_url("**/now")
 
 
 def _path(page: Page, name: str) -> str | None:

@@ -19,12 +19,19 @@ class Entry:
 
 
 ENTRIES: tuple[Entry, ...] = (
+    Entry(url_name="now", label="Now", question="What is wrong, for whom, and since when?"),
     Entry(
-        url_name="slo", label="SLO burn", question="Who waits too long, and how long can it last?"
+        url_name="slo",
+        label="SLO burn",
+        question="Who waits too long, and how long can it last?",
+        also=("slo-one", "slo-slices"),
     ),
     Entry(url_name="costs", label="Costs", question="Who spent what, on what?", also=("bridge",)),
     Entry(
-        url_name="releases", label="Releases", question="Is the new version as good as the old one?"
+        url_name="releases",
+        label="Releases",
+        question="Is the new version as good as the old one?",
+        also=("rollout",),
     ),
     Entry(
         url_name="receipts",

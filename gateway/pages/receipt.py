@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
 from gateway.pages.charts import waterfall
+from gateway.pages.receipt_again import again_of, attempts_of
 from gateway.pages.receipt_view import (
     cost_lines,
     in_words,
@@ -26,6 +27,7 @@ from ledger.receipt_cost import cost_fault
 @require_safe
 @require_role("viewer")
 def show(request: HttpRequest, request_id: str) -> HttpResponse:
+    """`replay=1` decides again from the ledger alone; `under=REVISION` by another policy."""
     found = dossier(ledger(), request_id)
     if found is None:
         reason = (
@@ -33,7 +35,9 @@ def show(request: HttpRequest, request_id: str) -> HttpResponse:
             "running gets its receipt when it ends."
         )
         return render(request, "404.html", {"reason": reason}, status=404)
-    return render(request, "receipt/index.html", _context(found))
+    context = _context(found) | attempts_of(ledger(), found)
+    context |= again_of(ledger(), found, request.GET)
+    return render(request, "receipt/index.html", context)
 
 
 def _context(found: Dossier) -> dict[str, Any]:

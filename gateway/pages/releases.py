@@ -13,6 +13,7 @@ from gateway.pages.release_view import (
     metric_cards,
     verdict_chip,
 )
+from gateway.pages.rollout import releases_of, rollouts_of
 from gateway.pages.shell import clock, ledger, page
 from gateway.policy.values import PRIORITIES
 from gateway.release_asks import comparison_of
@@ -26,6 +27,7 @@ from ledger.records import ModelIdentity
 @require_role("viewer")
 def index(request: HttpRequest) -> HttpResponse:
     context: dict[str, object] = {"ranges": RANGES, "zones": ZONES, "priorities": PRIORITIES}
+    context |= {"rollouts": rollouts_of(ledger()), "releases": releases_of(ledger())}
     try:
         context |= _asked(request)
     except ValueError as problem:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from urllib.parse import urlencode
 
 from gateway.pages.charts import Plot, Series, time_series
 from gateway.pages.formatting import clock_time, duration, percent
@@ -12,7 +13,7 @@ from ledger.slo_burn import RuleStatus, WindowBurn
 
 STEPS_SHOWN = 16  # of a quarter hour each
 
-_STATE_CHIPS = {
+STATE_CHIPS = {
     "OK": "ok",
     "WATCH": "watch",
     "FREEZE": "alert",
@@ -90,11 +91,11 @@ def card(report: SloReport, met: Experience) -> Card:
         slo_id=definition.slo_id,
         title=definition.title,
         state=status.state,
-        chip=_STATE_CHIPS[status.state],
+        chip=STATE_CHIPS[status.state],
         said=_said(status.state, left),
-        target=_ppm(definition.target_ppm),
+        target=ppm(definition.target_ppm),
         threshold=duration(definition.threshold_us) if definition.threshold_us else "",
-        covers=_covers(definition),
+        covers=covers(definition),
         action=definition.control_action,
         budget_left="NO_DATA" if left is None else percent(left.numerator, left.denominator),
         budget_gauge=(0, 1) if used is None else (used.numerator, used.denominator),
@@ -106,7 +107,7 @@ def card(report: SloReport, met: Experience) -> Card:
         history=tuple(
             (
                 clock_time(point.start_us)[:5],
-                _rate(point.burn),
+                rate(point.burn),
                 f"{point.tally.bad:,} of {point.tally.valid:,}",
             )
             for point in report.history
@@ -115,7 +116,7 @@ def card(report: SloReport, met: Experience) -> Card:
         contrast=_contrast(definition, status.state, met.mean),
         beside=_beside(definition, met),
         bad_ones=_bad_ones(met),
-        drill="&".join(f"priority={name}" for name in definition.selector.priorities[:1]),
+        drill=drill_of(definition),
     )
 
 
@@ -125,11 +126,11 @@ def _said(state: str, left: Fraction | None) -> str:
     return _SAID[state]
 
 
-def _ppm(ppm: int) -> str:
+def ppm(ppm: int) -> str:
     return f"{ppm * 100 / PPM:g} %"
 
 
-def _covers(definition: SloDefinition) -> str:
+def covers(definition: SloDefinition) -> str:
     """The slice in words."""
     chosen = definition.selector
     named = (
@@ -145,7 +146,22 @@ def _covers(definition: SloDefinition) -> str:
     return ", ".join(said) or "all requests"
 
 
-def _rate(burn: Fraction | None) -> str:
+def drill_of(definition: SloDefinition) -> str:
+    """The query of the receipts page that shows the slice, as far as its filters can say it."""
+    chosen = definition.selector
+    named = (
+        ("priority", chosen.priorities),
+        ("tenant", chosen.tenants),
+        ("model", chosen.logical_models),
+        ("route", chosen.routes),
+        ("identity", chosen.identities),
+        ("path", chosen.user_paths),
+        ("arm", chosen.arms),
+    )
+    return urlencode([(name, values[0]) for name, values in named if len(values) == 1])
+
+
+def rate(burn: Fraction | None) -> str:
     """A burn rate to two decimals, rounded half up; the exact one decides, not this text."""
     if burn is None:
         return "NO_DATA"
@@ -156,13 +172,13 @@ def _rate(burn: Fraction | None) -> str:
 def _window(window: WindowBurn) -> Window:
     tally = window.tally
     return Window(
-        length=_length(window.length_us),
-        burn=_rate(window.burn),
+        length=length_of(window.length_us),
+        burn=rate(window.burn),
         counts=f"{tally.bad:,} of {tally.valid:,}",
     )
 
 
-def _length(us: int) -> str:
+def length_of(us: int) -> str:
     """A window's length in its largest whole unit: "30 d", "6 h", "5 min"."""
     minutes = us // 60_000_000
     for size, unit in ((1440, "d"), (60, "h")):
@@ -177,11 +193,11 @@ def _rule(rule: RuleStatus) -> Rule:
     return Rule(
         name=rule.rule.name,
         severity=rule.rule.severity,
-        factor=_rate(rule.rule.factor),
+        factor=rate(rule.rule.factor),
         long=_window(rule.long),
         short=_window(rule.short),
         state=rule.state,
-        chip=_STATE_CHIPS[rule.state],
+        chip=STATE_CHIPS[rule.state],
         guard=guard,
     )
 
@@ -204,7 +220,7 @@ def _plot(report: SloReport) -> Plot | None:
     )
     marks = [(1.0, "budget")]
     marks += [
-        (float(rule.rule.factor), f"{rule.rule.name} {_rate(rule.rule.factor)}")
+        (float(rule.rule.factor), f"{rule.rule.name} {rate(rule.rule.factor)}")
         for rule in report.status.rules
     ]
     return time_series(
@@ -222,7 +238,7 @@ def _beside(definition: SloDefinition, met: Experience) -> str:
     return (
         f"{_window_of(met)}: mean {duration(met.mean.mean_us)} over all {met.mean.count:,} "
         f"requests; p99 {duration(met.tail.p99_us)} of the {met.tail.count:,} of "
-        f"{_covers(definition)}."
+        f"{covers(definition)}."
     )
 
 
@@ -246,5 +262,5 @@ def _contrast(definition: SloDefinition, state: str, mean: Mean | None) -> str:
     return (
         f"Over all {mean.count:,} requests of the last hour the mean is {duration(mean.mean_us)}, "
         f"comfortably under {duration(definition.threshold_us)}. The objective counts the "
-        f"requests of {_covers(definition)} that were over it: the mean passes, the tail doesn't."
+        f"requests of {covers(definition)} that were over it: the mean passes, the tail doesn't."
     )

@@ -96,3 +96,29 @@ def first_acceptance_us(connection: sqlite3.Connection) -> int | None:
     """When the oldest request of the ledger was accepted; None where there is none."""
     found: int | None = fetch_one(connection, "SELECT min(accepted_at_us) FROM receipt")[0]
     return found
+
+
+def phases_of(
+    connection: sqlite3.Connection, slo_id: str, *, limit: int = 50
+) -> list[Stored[ControlAction]]:
+    """The phases of an objective's newest episodes, the newest episode first."""
+    sql = (
+        f"{select(ControlAction)} INDEXED BY control_action_episode "
+        "WHERE episode >= ? AND episode < ? ORDER BY episode DESC, seq DESC LIMIT ?"
+    )
+    rows = fetch(connection, sql, (f"{slo_id}/", f"{slo_id}0", limit))  # "0" follows "/"
+    return [stored(ControlAction, row) for row in rows]
+
+
+def overrides(
+    connection: sqlite3.Connection, slo_id: str, *, limit: int = 20
+) -> list[ActionOverride]:
+    """An objective's newest overrides, the newest first."""
+    sql = f"{select(ActionOverride)} WHERE slo_id = ? ORDER BY revision DESC LIMIT ?"
+    return [record_of(ActionOverride, row) for row in fetch(connection, sql, (slo_id, limit))]
+
+
+def declarations(connection: sqlite3.Connection, slo_id: str) -> list[SloDefinitionRecord]:
+    """The declared revisions of an objective, the newest first; a shipped one has none."""
+    sql = f"{select(SloDefinitionRecord)} WHERE slo_id = ? ORDER BY revision DESC LIMIT ?"
+    return [record_of(SloDefinitionRecord, row) for row in fetch(connection, sql, (slo_id, 50))]

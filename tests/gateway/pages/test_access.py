@@ -18,6 +18,11 @@ from tests.gateway.pages.conftest import LogIn
 
 OPEN = {"login", "logout", "theme", "home"}
 GUARDED = {
+    "now": "viewer",
+    "receipt-proof": "viewer",
+    "slo-one": "viewer",
+    "slo-slices": "viewer",
+    "rollout": "viewer",
     "receipts": "viewer",
     "receipt": "viewer",
     "costs": "viewer",
@@ -46,7 +51,7 @@ GUARDED = {
     "checkpoint": "viewer",
 }
 OF_ONE = (  # their URL names what they show
-    "receipt", "tenant", "policy", "rate-table", "reconciliation-run", "reconciliation-csv",
+    "receipt", "receipt-proof", "slo-one", "rollout", "tenant", "policy", "rate-table", "reconciliation-run", "reconciliation-csv",
     "reconciliation-sqlite",
 )  # fmt: skip
 ACTING = {"act": "operator", "reconciliation-import": "operator"}  # take forms alone
@@ -118,7 +123,7 @@ def test_the_login_never_sends_to_another_host(client: Client, elsewhere: str):
     answer = client.post(
         "/login", {"username": "ada", "password": "a long pass phrase", "next": elsewhere}
     )
-    assert (answer.status_code, answer["Location"]) == (302, "/receipts")
+    assert (answer.status_code, answer["Location"]) == (302, "/now")
 
 
 @pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", ""])

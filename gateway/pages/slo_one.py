@@ -1,0 +1,86 @@
+"""One objective: its card, every closed window, its revisions, what it did; and slices."""
+
+from typing import get_args
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from gateway.auth_roles import require_role
+from gateway.diagnosing import WITHIN_US, read_moment
+from gateway.pages.periods import asked, refused
+from gateway.pages.shell import clock, ledger, page
+from gateway.pages.slo_history import evidence_links, revisions_of, slice_rows, strip
+from gateway.pages.slo_view import card
+from gateway.reporting import AskProblem, unknown_parameter
+from ledger.queries import objectives as stored
+from ledger.queries.means import experiences
+from ledger.queries.slis import SLICES, Slice, TooMany, indicators
+from ledger.queries.slo import slo_reports
+from ledger.slo import HOUR_US, SloDefinition
+
+WINDOWS_SHOWN = 96  # eight hours of five minutes
+DEFAULT_SLICE: Slice = "route"
+OVERRIDE_HOURS = (1, 4, 24)
+
+
+@require_safe
+@require_role("viewer")
+def show(request: HttpRequest, slo_id: str) -> HttpResponse:
+    every = [one for one in stored.revisions(ledger()) if one.slo_id == slo_id]
+    refusal = unknown_parameter(request.GET, ())
+    if not every or refusal is not None:
+        reason = f"There is no objective {slo_id[:80]!r}, or the address has a part of no use here."
+        return render(request, "404.html", {"reason": reason}, status=404)
+    return render(request, "slo_one/index.html", _context(max(every, key=lambda o: o.revision)))
+
+
+def _context(definition: SloDefinition) -> dict[str, object]:
+    connection, now_us = ledger(), clock.now_us()
+    slo_id = definition.slo_id
+    (report,) = slo_reports(connection, now_us, [definition])
+    met = experiences(connection, now_us - HOUR_US, now_us, [definition])
+    evaluated = stored.evaluations(connection, slo_id, limit=WINDOWS_SHOWN)
+    return {
+        "c": card(report, met[definition.key]),
+        "definition": definition,
+        "strip": strip(evaluated),
+        "strip_width": WINDOWS_SHOWN * 10,
+        "revisions": revisions_of(
+            stored.revisions(connection), stored.declarations(connection, slo_id), slo_id
+        ),
+        "phases": evidence_links(stored.phases_of(connection, slo_id)),
+        "overrides": stored.overrides(connection, slo_id),
+        "override": stored.override_of(connection, slo_id, now_us),
+        "override_until": {f"{hours} h": now_us + hours * HOUR_US for hours in OVERRIDE_HOURS},
+        "now_us": now_us,
+    }
+
+
+@require_safe
+@require_role("viewer")
+def slices(request: HttpRequest) -> HttpResponse:
+    context: dict[str, object] = {"slices": SLICES, "ranges": tuple(WITHIN_US)}
+    try:
+        context |= _sliced(request)
+    except ValueError as problem:
+        context["problem"] = str(problem)
+    return page(request, "slo_slices", "_slices.html", context)
+
+
+def _sliced(request: HttpRequest) -> dict[str, object]:
+    moment = read_moment(asked(request.GET), clock.now_us(), ("by",))
+    if isinstance(moment, AskProblem):
+        raise refused(moment)
+    wanted = request.GET.get("by", "") or DEFAULT_SLICE
+    by = next((name for name in get_args(Slice) if name == wanted), None)
+    if by is None:
+        raise ValueError(f"by: there are {', '.join(SLICES)}")
+    shown: dict[str, object] = {"by": by, "moment": moment}
+    try:
+        shown["rows"] = slice_rows(
+            indicators(ledger(), moment.start_us, moment.end_us, by), by, moment
+        )
+    except TooMany as problem:
+        shown["too_many"] = str(problem)
+    return shown
