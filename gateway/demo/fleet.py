@@ -11,12 +11,17 @@ import msgspec
 import orjson
 
 from gateway.policy.values import (
+    AttemptRules,
+    BreakerRule,
     CanaryArm,
     CanaryPlan,
     FallbackEdge,
+    HedgeRule,
+    LearningRule,
     LogicalModel,
     Prediction,
     PriorityShare,
+    RetryRule,
     Route,
     RoutePolicy,
 )
@@ -157,6 +162,30 @@ def policy() -> RoutePolicy:
     )  # fmt: skip
 
 
+def shown_policy() -> RoutePolicy:
+    """Return `policy` with what the demonstration serves by beside it.
+
+    Batch is shed first also where KV runs out; what a full backend refused is tried again and what
+    failed goes along an edge, within a budget; who is silent for 2 s gets a hedge; a failing route
+    is taken out. Predictions are learned once the server runs.
+    """
+    return msgspec.structs.replace(
+        policy(),
+        queue_shares=(
+            PriorityShare(priority="interactive", queue_permille=1000, kv_permille=1000),
+            PriorityShare(priority="normal", queue_permille=600, kv_permille=900),
+            PriorityShare(priority="batch", queue_permille=250, kv_permille=600),
+        ),
+        attempts=AttemptRules(
+            limit=3,
+            retry=RetryRule(budget_permille=100),
+            hedge=HedgeRule(delay_us=2_000_000, budget_permille=50),
+            breaker=BreakerRule(),
+        ),
+        learning=LearningRule(),
+    )
+
+
 def _rate(key: str, input_units: int, output_units: int, cached_micro: int) -> Rate:
     return Rate(
         key=key,
@@ -180,9 +209,12 @@ def rate_table(effective_from_us: int) -> RateTable:
     )
 
 
-def fleet_records(published_at_us: int) -> list[Record]:
-    """Return the whole configuration as rows, all in effect from `published_at_us` on."""
-    rates, route_policy = rate_table(published_at_us), policy()
+def fleet_records(published_at_us: int, route_policy: RoutePolicy | None = None) -> list[Record]:
+    """Return the whole configuration as rows, all in effect from `published_at_us` on.
+
+    `route_policy`: None: that of `policy`, one attempt a request.
+    """
+    rates, route_policy = rate_table(published_at_us), route_policy or policy()
     rows: list[Record] = list(IDENTITIES)
     rows.append(
         RateTableRecord(

@@ -21,7 +21,8 @@ from gateway.api.auth import (
 )
 from gateway.book import Book
 from gateway.clock import SystemClock
-from gateway.demo.fleet import AUTHOR, DAY_US, TENANTS, fleet_records
+from gateway.demo.fleet import AUTHOR, DAY_US, TENANTS, fleet_records, shown_policy
+from gateway.demo.outcomes import Reporter
 from gateway.demo.replay import Replay
 from gateway.demo.summary import Summary
 from gateway.demo.traffic import SEED, arrivals, load
@@ -32,7 +33,7 @@ from gateway.runtime import enter_tenants
 from ledger.errors import LedgerError
 from ledger.queries.actions import latest_action
 from ledger.reading import reader
-from ledger.records import ControlAction, Record
+from ledger.records import ControlAction, Receipt, Record
 from ledger.rollups.projection import Rollups
 from ledger.store import Store
 
@@ -109,7 +110,7 @@ class Command(BaseCommand):
     def _load(self, store: Store, now_us: int) -> tuple[dict[str, str], str]:
         """Return each tenant's key, and the controller's, which reads all tenants' reports."""
         published_us = now_us - PUBLISHED_DAYS_AGO * DAY_US
-        rows: list[Record] = [_action(LOADED, now_us), *fleet_records(published_us)]
+        rows: list[Record] = [_action(LOADED, now_us), *fleet_records(published_us, shown_policy())]
 
         def minted(tenant_id: str, scopes: tuple[str, ...]) -> str:
             text, record = mint_key(
@@ -135,10 +136,15 @@ class Command(BaseCommand):
         trace = load(settings.SHARED_DIR)
         self.stdout.write(f"Replaying {len(trace):,} requests of {trace.source} in virtual time;")
         self.stdout.write(f"tenants, priorities and deadlines are overlaid with seed {SEED}.")
-        summary, began = Summary(), time.monotonic()
+        summary, reporter, began = Summary(), Reporter(SEED, now_us), time.monotonic()
+
+        def told(receipt: Receipt) -> None:
+            summary.add(receipt)
+            reporter.add(receipt)
+
         replay = Replay(
             desk=desk, store=store, start_us=start_us, seed=SEED, first_revision=1,
-            receipts=summary.add,
+            receipts=told,
         )  # fmt: skip
         with progress_bar(self.stdout, "replay") as tell:
             for done in replay.run(arrivals(trace)):
@@ -146,6 +152,9 @@ class Command(BaseCommand):
                     tell(done / len(trace))
         for line in summary.lines(time.monotonic() - began):
             self.stdout.write(line)
+        store.append(reporter.reports).result()
+        said = f"{len(reporter.reports):,} outcome reports, drawn from the same seed: quality gate,"
+        self.stdout.write(f"{said} citations, tasks.")
 
     def _operator(self) -> str:
         from django.contrib.auth.models import User
