@@ -64,7 +64,9 @@ def show(request: HttpRequest, version: str) -> HttpResponse:
     if record is None:
         context["draft"] = drafts.draft(connection, KIND, version)
         context["faults"] = _faults(table, now_us)
-    return render(request, "rates/table.html", context | _trial(request, table, now_us))
+    context |= _trial(request, table, now_us)
+    status = 400 if context.get("problem") else 200
+    return render(request, "rates/table.html", context, status=status)
 
 
 def _faults(table: RateTable, now_us: int) -> list[str]:

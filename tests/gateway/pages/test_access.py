@@ -51,8 +51,8 @@ GUARDED = {
     "checkpoint": "viewer",
 }
 OF_ONE = (  # their URL names what they show
-    "receipt", "receipt-proof", "slo-one", "rollout", "tenant", "policy", "rate-table", "reconciliation-run", "reconciliation-csv",
-    "reconciliation-sqlite",
+    "receipt", "receipt-proof", "slo-one", "rollout", "tenant", "policy", "rate-table",
+    "reconciliation-run", "reconciliation-csv", "reconciliation-sqlite",
 )  # fmt: skip
 ACTING = {"act": "operator", "reconciliation-import": "operator"}  # take forms alone
 
