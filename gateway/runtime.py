@@ -180,6 +180,12 @@ class Runtime:
     def models(self) -> tuple[str, ...]:
         return tuple(sorted(self.journey.desk.configuration.models))
 
+    def versions(self, model: str) -> tuple[str, ...]:
+        configuration = self.journey.desk.configuration
+        found = configuration.models.get(model)
+        routes = () if found is None else found.primary_routes
+        return tuple(dict.fromkeys(configuration.routes[each].identity_id for each in routes))
+
     def allowance(self, tenant_id: str) -> TenantState | None:
         book = self.journey.desk.book
         if book.quota(tenant_id) is None:

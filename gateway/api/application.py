@@ -3,7 +3,7 @@
 import logging
 import secrets
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from gateway import metrics
 from gateway.api import errors, published, reports
@@ -18,6 +18,7 @@ from gateway.api.calls import Calls
 from gateway.api.cancelling import Cancelling
 from gateway.api.capabilities import CapabilityMatrix
 from gateway.api.completions import COMPLETIONS
+from gateway.api.conditional import conditional
 from gateway.api.deciding import DECIDE, Deciding
 from gateway.api.errors import Failure
 from gateway.api.forms import CHAT
@@ -39,6 +40,15 @@ from gateway.api.http import (
     UnreadableQuery,
     allowed_methods,
 )
+from gateway.api.kserve import (
+    GENERATE,
+    INFER,
+    STREAM,
+    Generate,
+    Protocol,
+    protocol_error,
+)
+from gateway.api.listing import Lists
 from gateway.api.native import Reports, Requests, Unknowns
 from gateway.api.openai import Models, NotGiven
 from gateway.api.openapi import PATH, OpenApi
@@ -47,10 +57,11 @@ from gateway.api.outcomes import Outcomes
 from gateway.api.ports import Ports
 from gateway.api.problems import invalid
 from gateway.api.proofs import Proofs
-from gateway.api.replies import failed, failed_natively
+from gateway.api.replies import failed, failed_in, failed_natively
 from gateway.api.responses import Responses, StoredResponses
 from gateway.api.retained import Retained
 from gateway.api.sse import error_event
+from gateway.api.submit import REQUESTS, Submit
 from gateway.ids import RANDOM_BYTES, exchange_id
 from gateway.submission import Caller
 
@@ -58,11 +69,13 @@ log = logging.getLogger(__name__)
 
 DEFAULT_BODY_LIMIT_BYTES = 1_048_576
 
-_PREFIXES = ("/v1/", "/api/v1/")
+_PREFIXES = ("/v1/", "/api/v1/", "/v2/")
 _NATIVE_PREFIX = "/api/"
+_PROTOCOL_PREFIX = "/v2"
 OPERATIONS = "/api/v1/operations"
 CANCEL = "/cancel"
-_EXACT = frozenset({"/v1", "/api/v1", "/healthz", "/readyz", "/metrics", PATH})
+VERSION = "/v2/models/{model}/versions/{version}"
+_EXACT = frozenset({"/v1", "/v2", "/api/v1", "/healthz", "/readyz", "/metrics", PATH})
 
 ForCaller = Callable[[Request, Caller], Awaitable[Response | None]]
 
@@ -97,6 +110,7 @@ class Application:
         retained = Retained(ports.clock)
         responses = Responses(ports, body_limit_bytes, retained)
         stored, embeddings = StoredResponses(ports, retained), NotGiven(body_limit_bytes)
+        submit, lists = Submit(ports, body_limit_bytes, retained), Lists(ports)
         texts = Calls(ports, body_limit_bytes, COMPLETIONS)
         endpoints = (
             self._keyed("POST", "/v1/chat/completions", "chat_completions", chat),
@@ -108,6 +122,11 @@ class Application:
             self._keyed("GET", "/v1/models", "models", models.every),
             self._keyed("GET", "/v1/models/{id}", "model", models.one),
             self._keyed("POST", DECIDE, "decide", deciding),
+            self._keyed("POST", REQUESTS, "submit", submit),
+            self._keyed("GET", "/api/v1/requests/{id}/output", "output", submit.output),
+            self._keyed("GET", "/api/v1/requests/{id}/trace", "trace", lists.trace),
+            self._keyed("GET", "/api/v1/receipts", "receipts", lists.receipts),
+            self._keyed("GET", "/api/v1/snapshots", "snapshots", lists.snapshots),
             self._keyed("GET", "/api/v1/requests/{id}", "request", requests.request),
             self._keyed("POST", "/api/v1/requests/{id}/cancel", "cancel", cancelling.cancel),
             self._keyed("GET", "/api/v1/requests/{id}/receipt", "receipt", requests.receipt),
@@ -126,6 +145,7 @@ class Application:
             self._keyed("GET", "/api/v1/unknowns", "unknowns", unknowns.listed),
             self._keyed("GET", OPERATIONS, "operations", operating.listed),
             self._keyed("POST", f"{OPERATIONS}/{{id}}", "operation", operating.perform),
+            *self._protocol(body_limit_bytes),
             _open("/healthz", "healthz", health.alive),
             _open("/readyz", "readyz", health.ready),
             _open("/metrics", "metrics", health.metrics),
@@ -141,7 +161,7 @@ class Application:
             found = self.table.find(request.path)
             endpoint = None
             if found is not None:
-                methods, request.parameter = found
+                methods, request.parameters = found
                 endpoint = methods.get("GET" if request.method == "HEAD" else request.method)
             if endpoint is not None:
                 name = endpoint.name
@@ -174,10 +194,25 @@ class Application:
         except Exception as fault:  # the last resort: a fault is a 500, never a trace
             response = await self._after_fault(request, name, fault)
         if response is not None:
+            if request.path.startswith(_NATIVE_PREFIX):
+                response = conditional(request, response)
             if response.code is not None and response.request_id is None:
                 metrics.turned_away(response.code)
             metrics.responded(name, response.status)
             await request.respond(response, response.request_id or self._exchange_id())
+
+    def _protocol(self, body_limit_bytes: int) -> Iterator[Endpoint]:
+        """The URLs of the Open Inference Protocol, each of a model's also of a version of it."""
+        served = Protocol(self._ports)
+        yield self._keyed("GET", "/v2", "v2_server", served.server)
+        yield _open("/v2/health/live", "v2_live", served.live)
+        yield _open("/v2/health/ready", "v2_ready", served.ready)
+        for path, name in (("/v2/models/{model}", ""), (VERSION, "_version")):
+            yield self._keyed("GET", path, f"v2_model{name}", served.model)
+            yield self._keyed("GET", f"{path}/ready", f"v2_model_ready{name}", served.model_ready)
+            for kind in (INFER, GENERATE, STREAM):
+                call = Generate(self._ports, body_limit_bytes, kind)
+                yield self._keyed("POST", f"{path}/{kind}", f"v2_{kind}{name}", call)
 
     async def _document(self, request: Request) -> Response:
         return await self._openapi.shown(request)
@@ -191,7 +226,7 @@ class Application:
             scopes = (SCOPE_OPERATE, SCOPE_ADMINISTER)
         elif path.endswith(("/outcome", "/outcomes")):
             scopes = (SCOPE_INFERENCE, SCOPE_RECEIPTS)
-        elif path.startswith(_NATIVE_PREFIX) and path != DECIDE and not path.endswith(CANCEL):
+        elif path.startswith(_NATIVE_PREFIX) and not _runs(path):
             scopes = (SCOPE_RECEIPTS,)
 
         async def authenticated(request: Request) -> Response | None:
@@ -223,6 +258,8 @@ class Application:
         """Returns a failure in the format of the part of the API that was asked."""
         if request.path.startswith(_NATIVE_PREFIX):
             return failed_natively(failure, headers)
+        if request.path.startswith(_PROTOCOL_PREFIX):
+            return failed_in(failure, protocol_error(failure), headers)
         return failed(failure, headers)
 
     def _too_large(self, request: Request, hang_up: bool) -> Response:
@@ -243,6 +280,11 @@ class Application:
 
     def _exchange_id(self) -> str:
         return exchange_id(self._ports.clock.now_us(), secrets.token_bytes(RANDOM_BYTES))
+
+
+def _runs(path: str) -> bool:
+    """Returns whether a native path is for who runs requests, not for who reads about them."""
+    return path in (DECIDE, REQUESTS) or path.endswith((CANCEL, "/output"))
 
 
 def _open(path: str, name: str, handler: Callable[[Request], Awaitable[Response]]) -> Endpoint:

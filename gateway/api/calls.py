@@ -80,6 +80,10 @@ class Calls:
         """Returns a failure as this format has it."""
         return failed(failure, headers)
 
+    def failure_body(self, failure: Failure) -> bytes:
+        """Returns what the event of a stream that failed says."""
+        return errors.openai_body(failure)
+
     def _read(self, request: Request, body: bytes) -> Form | Problem:
         encoded = encoding_problem(request.headers.get("content-encoding"))
         return encoded or self._format.read(body)
@@ -138,7 +142,7 @@ class Calls:
             async with aclosing(pieces):
                 if answering.form.wanted.stream:
                     return await self._stream(request, answering, pieces, watching)
-                return await self._whole(answering, pieces)
+                return await self.whole(answering, pieces)
         finally:
             watching.cancel()
 
@@ -151,7 +155,7 @@ class Calls:
         for run in answering.runs:
             await self._ports.journey.cancel(run)
 
-    async def _whole(self, answering: Answering, pieces: AsyncIterator[Piece]) -> Response:
+    async def whole(self, answering: Answering, pieces: AsyncIterator[Piece]) -> Response:
         choices = [Gathered() for _ in answering.runs]
         ended: dict[int, tuple[str, Filed]] = {}
         failure: Failure | None = None
@@ -226,7 +230,7 @@ class Calls:
         await self._give_up(answering)
         if not request.sent_start:
             return self.failed(failure, answering.headers)
-        await request.write(error_event(errors.openai_body(failure)), more=False)
+        await request.write(error_event(self.failure_body(failure)), more=False)
         return None
 
     async def _give_up(self, answering: Answering) -> None:

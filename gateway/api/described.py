@@ -10,8 +10,11 @@ from typing import Any, Literal
 from gateway.api import shapes
 from gateway.api.budget import header_readings
 from gateway.api.completions import CompletionBody
+from gateway.api.kserve_body import GenerateBody, InferBody
+from gateway.api.listing import RECEIPT_PARAMETERS, SNAPSHOT_PARAMETERS
 from gateway.api.outcomes import Bulk, OutcomeBody
 from gateway.api.responses_body import ResponsesBody
+from gateway.api.submit_body import SubmitBody
 from gateway.api.wire import ChatBody
 from gateway.operations.base import Done
 from gateway.policy.reasons import REASONS
@@ -99,8 +102,56 @@ _CHAT = Described(
     headers=_ANSWERED,
 )
 
+
+def _protocol(path: str) -> dict[tuple[str, str], "Described"]:
+    """The Open Inference Protocol's URLs of a model, or of one of its versions."""
+    call: dict[str, Any] = {
+        "tag": "inference",
+        "failures": RUNNING,
+        "parameters": BUDGET,
+        "headers": _ANSWERED,
+    }
+    return {
+        ("GET", path): Described(
+            summary="Names a model's versions and tensors.",
+            tag="inference",
+            answer=shapes.ModelMetadata,
+        ),
+        ("GET", f"{path}/ready"): Described(
+            summary="Says whether requests for a model are taken.",
+            tag="inference",
+            answer=shapes.ModelReady,
+            statuses=(200, 503),
+        ),
+        ("POST", f"{path}/infer"): Described(
+            summary="Answers one text, as a tensor; binary input is taken.",
+            body=InferBody,
+            answer=shapes.InferredShape,
+            **call,
+        ),
+        ("POST", f"{path}/generate"): Described(
+            summary="Answers one text.", body=GenerateBody, answer=shapes.GeneratedShape, **call
+        ),
+        ("POST", f"{path}/generate_stream"): Described(
+            summary="Answers one text as a stream of server-sent events.",
+            body=GenerateBody,
+            content=(EVENTS,),
+            **call,
+        ),
+    }
+
+
 DESCRIBED = MappingProxyType(
     {
+        ("GET", "/v2"): Described(
+            summary="Names the server and the protocol's extensions it has.", tag="inference"
+        ),
+        ("GET", "/v2/health/live"): Described(summary="Says that the process runs.", tag="health"),
+        ("GET", "/v2/health/ready"): Described(
+            summary="Says whether requests are taken.", tag="health", statuses=(200, 503)
+        ),
+        **_protocol("/v2/models/{model}"),
+        **_protocol("/v2/models/{model}/versions/{version}"),
         ("POST", "/v1/chat/completions"): _CHAT,
         ("POST", "/v1/completions"): Described(
             summary="Answers one prompt, as one user's message, in the older format.",
@@ -156,6 +207,38 @@ DESCRIBED = MappingProxyType(
             answer=shapes.DryRun,
             failures=(404,),
             parameters=BUDGET[:-1],
+        ),
+        ("POST", "/api/v1/requests"): Described(
+            summary="Submits a request with its whole budget: now, streamed, or to be asked for.",
+            tag="inference",
+            body=SubmitBody,
+            answer=shapes.AnswerShape,
+            content=(JSON, EVENTS),
+            statuses=(200, 202),
+            failures=RUNNING,
+            parameters=BUDGET,
+        ),
+        ("GET", "/api/v1/requests/{id}/output"): Described(
+            summary="Shows an asynchronous request's output while memory keeps it.",
+            tag="inference",
+            answer=shapes.AnswerShape,
+            statuses=(200, 202),
+            failures=(410, 499, 502, 504),
+        ),
+        ("GET", "/api/v1/requests/{id}/trace"): Described(
+            summary="Shows what was observed of a request.", tag="ledger", answer=shapes.TraceShape
+        ),
+        ("GET", "/api/v1/receipts"): Described(
+            summary="Lists current receipts, newest first.",
+            tag="ledger",
+            answer=shapes.ReceiptsPage,
+            parameters=_named(RECEIPT_PARAMETERS, "a filter; limit and after: the page"),
+        ),
+        ("GET", "/api/v1/snapshots"): Described(
+            summary="Lists the capacity snapshots that decisions used, newest first.",
+            tag="ledger",
+            answer=shapes.SnapshotsPage,
+            parameters=_named(SNAPSHOT_PARAMETERS, "route: one route's; limit and after: the page"),
         ),
         ("GET", "/api/v1/requests/{id}"): Described(
             summary="Shows where a request is, and its attempts.",

@@ -234,6 +234,9 @@ def problem_body(failure: Failure) -> bytes:
             "caller_action": failure.caller_action,
             "request_id": failure.request_id,
             **({"problems": failure.problems} if failure.problems else {}),
+            **({"limits": _limits(failure)} if failure.limits else {}),
+            **({"conditional_on": failure.conditional_on} if failure.conditional_on else {}),
+            **({"receipt": failure.receipt} if failure.receipt is not None else {}),
         }
     )
 

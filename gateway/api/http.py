@@ -68,7 +68,7 @@ class Request:
         "_send",
         "headers",
         "method",
-        "parameter",
+        "parameters",
         "path",
         "query_string",
         "repeated",
@@ -79,7 +79,7 @@ class Request:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query_string: bytes = scope.get("query_string", b"")
-        self.parameter = ""  # what stood in the place of {id}
+        self.parameters: tuple[str, ...] = ()  # what stood in the places of {…}
         self.headers: dict[str, str] = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
@@ -91,6 +91,11 @@ class Request:
         self.sent_start = False
         self._receive = receive
         self._send = send
+
+    @property
+    def parameter(self) -> str:
+        """What stood in the place of {id}."""
+        return self.parameters[0] if self.parameters else ""
 
     def query(self) -> dict[str, list[str]]:
         """Returns the query string parsed: name -> values in order. Raises UnreadableQuery."""
@@ -166,7 +171,7 @@ Handler = Callable[[Request], Awaitable[Response | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One row of the API's table of URLs. `{id}` in the path stands for one segment."""
+    """One row of the API's table of URLs. `{…}` in the path stands for one segment."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -187,28 +192,27 @@ class Table:
         for endpoint in endpoints:
             by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
         for path, methods in by_path.items():
-            if "{id}" in path:
+            if "{" in path:
                 self._patterns.append((tuple(path.split("/")), methods))
             else:
                 self._exact[path] = methods
 
-    def find(self, path: str) -> tuple[dict[str, Endpoint], str] | None:
-        """Returns the endpoints at a path by method, and what stands for {id}; else None."""
+    def find(self, path: str) -> tuple[dict[str, Endpoint], tuple[str, ...]] | None:
+        """Returns the endpoints at a path by method, and what stands for each {…}; else None."""
         exact = self._exact.get(path)
         if exact is not None:
-            return exact, ""
+            return exact, ()
         segments = path.split("/")
         for pattern, methods in self._patterns:
             if len(pattern) == len(segments):
-                parameter = ""
+                parameters = []
                 for wanted, segment in zip(pattern, segments, strict=True):
-                    if wanted == "{id}":
-                        parameter = segment
+                    if wanted[:1] == "{" and segment:
+                        parameters.append(segment)
                     elif wanted != segment:
                         break
                 else:
-                    if parameter:
-                        return methods, parameter
+                    return methods, tuple(parameters)
         return None
 
 

@@ -3,6 +3,7 @@
 GET /api/openapi.json serves it, and the page /api/docs shows it.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -20,6 +21,8 @@ PATH = "/api/openapi.json"
 VERSION = "1"
 PROBLEM = "application/problem+json"
 CLIENT_CLOSED = 499
+_FAILURES = (shapes.OpenAIError, shapes.ProblemShape, shapes.ProtocolError)
+_PLACE = re.compile(r"\{([a-z]+)\}")
 _SCHEMA_PLACE = "#/components/schemas/{name}"
 
 ABOUT = """\
@@ -81,7 +84,7 @@ def reason_codes() -> list[dict[str, Any]]:
 
 
 def _types(rows: Iterable[Described]) -> list[Any]:
-    found: dict[int, Any] = {id(one): one for one in (shapes.OpenAIError, shapes.ProblemShape)}
+    found: dict[int, Any] = {id(one): one for one in _FAILURES}
     for row in rows:
         found |= {id(one): one for one in (row.body, row.answer) if one is not None}
     return list(found.values())
@@ -89,10 +92,14 @@ def _types(rows: Iterable[Described]) -> list[Any]:
 
 def _operation(endpoint: Endpoint, row: Described, schema_of: dict[int, Any]) -> dict[str, Any]:
     native = endpoint.path.startswith("/api/")
-    failure = shapes.ProblemShape if native else shapes.OpenAIError
+    failure: Any = shapes.ProblemShape if native else shapes.OpenAIError
+    if endpoint.path.startswith("/v2"):
+        failure = shapes.ProtocolError
     failed = {PROBLEM if native else JSON: {"schema": schema_of[id(failure)]}}
     answered = {kind: {"schema": _content_schema(kind, row, schema_of)} for kind in row.content}
     responses = {str(status): _response(status, answered, row.headers) for status in row.statuses}
+    if native and endpoint.method == "GET":
+        responses["304"] = {"description": "Not modified: the body has the ETag that was sent."}
     for status in _failures(endpoint, row):
         responses.setdefault(str(status), _response(status, failed))
     operation: dict[str, Any] = {
@@ -125,7 +132,7 @@ def _failures(endpoint: Endpoint, row: Described) -> list[int]:
     found = {500, *row.failures}
     if endpoint.access == "key":
         found |= {400, 401, 403}
-    if "{id}" in endpoint.path:
+    if "{" in endpoint.path:
         found.add(404)
     if row.body is not None:
         found |= {408, 413}
@@ -145,9 +152,10 @@ def _response(
 
 
 def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
-    if "{id}" not in endpoint.path:
-        return []
-    return [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PLACE.findall(endpoint.path)
+    ]
 
 
 def _parameter(one: Parameter) -> dict[str, Any]:

@@ -106,6 +106,10 @@ class Ports(Protocol):
         """Returns what a tenant has used of its quota; None where it has none."""
         ...
 
+    def versions(self, model: str) -> tuple[str, ...]:
+        """Returns the identities of a model's primary routes, each once; () of no such model."""
+        ...
+
     def ready(self) -> tuple[bool, tuple[str, ...]]:
         """Returns whether requests are taken, and each reason why not."""
         ...

@@ -28,6 +28,17 @@ def failed_natively(failure: Failure, headers: tuple[Header, ...] = ()) -> Respo
     )
 
 
+def failed_in(failure: Failure, body: bytes, headers: tuple[Header, ...] = ()) -> Response:
+    """Returns the failure with a body of another format."""
+    return Response(
+        body=body,
+        status=failure.status,
+        headers=(*headers, *_retry_headers(failure)),
+        request_id=failure.request_id,
+        code=failure.code,
+    )
+
+
 def _retry_headers(failure: Failure) -> tuple[Header, ...]:
     """Returns x-should-retry; Retry-After, in seconds rounded up, where it is known."""
     headers = [(b"x-should-retry", b"true" if failure.retryable else b"false")]

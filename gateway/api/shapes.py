@@ -135,6 +135,9 @@ class ProblemShape(Shape):
     caller_action: str
     request_id: str | None
     problems: list[str] | None = None
+    limits: list[LimitShape] | None = None
+    conditional_on: list[str] | None = None
+    receipt: ReceiptShape | None = None
 
 
 class FunctionShape(Shape):
@@ -297,9 +300,81 @@ class ReadyShape(Shape):
     problems: list[str]
 
 
+class OutputShape(Shape):
+    content: str | None
+    tool_calls: list[CallShape]
+    finish_reason: str
+
+
+class AnswerShape(Shape):
+    """A request's output, or with status `open` where to ask for it."""
+
+    request_id: str
+    status: Literal["completed", "open"]
+    output: OutputShape | str
+    model: str | None = None
+    request: str | None = None
+    usage: UsageShape | None = None
+    receipt: ReceiptShape | None = None
+
+
+class ReceiptsPage(Shape):
+    receipts: list[ReceiptShape]
+    next: str | None
+
+
+class SnapshotsPage(Shape):
+    snapshots: list[dict[str, Any]]
+    next: str | None
+
+
+class TraceShape(Shape):
+    request_id: str
+    events: list[dict[str, Any]]
+
+
 class AliveShape(Shape):
     status: Literal["ok"]
 
 
 class OperationsShape(Shape):
     operations: dict[str, Any]
+
+
+class ProtocolError(Shape):
+    """A failure on /v2."""
+
+    error: str
+    code: str
+    request_id: str | None
+
+
+class GeneratedShape(Shape):
+    model_name: str
+    model_version: str
+    text_output: str
+    finish_reason: str
+    num_input_tokens: int
+    num_output_tokens: int
+    receipt: ReceiptShape
+    id: str | None = None
+
+
+class InferredShape(Shape):
+    model_name: str
+    model_version: str
+    outputs: list[dict[str, Any]]
+    id: str | None = None
+
+
+class ModelMetadata(Shape):
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+
+
+class ModelReady(Shape):
+    name: str
+    ready: bool

@@ -44,10 +44,11 @@ def submissions(
 
 def submission(caller: Caller, wanted: ChatRequest, asked: Asked) -> Submission:
     """Returns what the journey weighs: the chat, what was asked for and what that implies."""
+    has_tools = wanted.tools_json is not None
     implied = set(asked.required_capabilities)
     if wanted.wants_json:
         implied.add(CAPABILITY_JSON_SCHEMA)
-    if wanted.tools_json is not None:
+    if has_tools:
         implied.add(CAPABILITY_TOOLS)
     if wanted.parameters.logprobs:
         implied.add(CAPABILITY_LOGPROBS)
@@ -67,7 +68,7 @@ def submission(caller: Caller, wanted: ChatRequest, asked: Asked) -> Submission:
         required_capabilities=tuple(sorted(implied)),
         allowed_regions=asked.allowed_regions,
         quality_floor_milli=asked.quality_floor_milli,
-        side_effects=wanted.tools_json is not None,
+        side_effects=has_tools if wanted.side_effects is None else wanted.side_effects,
         session_id=asked.session_id,
         tags=asked.tags,
         tools_json=wanted.tools_json,

@@ -90,6 +90,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool
     metadata: dict[str, str | int]
     choices: int = 1
+    side_effects: bool | None = None  # None: true where there are tools (BUD-1)
 
 
 _decoder = msgspec.json.Decoder(ChatBody)

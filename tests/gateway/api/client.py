@@ -123,6 +123,9 @@ class SmallGateway:
     def models(self):
         return ("assistant-large", "assistant-small")
 
+    def versions(self, model):
+        return {"assistant-large": ("mid_a",), "assistant-small": ("mid_a", "mid_b")}.get(model, ())
+
     def allowance(self, tenant_id):
         return self.tenant_state
 

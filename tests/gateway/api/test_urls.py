@@ -1,5 +1,7 @@
 """The API's URLs: what each asks for, and what any other gets."""
 
+import re
+
 import pytest
 
 from gateway.api.application import handles
@@ -15,6 +17,11 @@ URLS = {
     ("GET", "/v1/models"): "inference",
     ("GET", "/v1/models/{id}"): "inference",
     ("POST", "/api/v1/decide"): "inference",
+    ("POST", "/api/v1/requests"): "inference",
+    ("GET", "/api/v1/requests/{id}/output"): "inference",
+    ("GET", "/api/v1/requests/{id}/trace"): "receipts",
+    ("GET", "/api/v1/receipts"): "receipts",
+    ("GET", "/api/v1/snapshots"): "receipts",
     ("GET", "/api/v1/requests/{id}"): "receipts",
     ("POST", "/api/v1/requests/{id}/cancel"): "inference",
     ("GET", "/api/v1/requests/{id}/receipt"): "receipts",
@@ -33,6 +40,20 @@ URLS = {
     ("GET", "/api/v1/unknowns"): "receipts",
     ("GET", "/api/v1/operations"): "operate administer",
     ("POST", "/api/v1/operations/{id}"): "operate administer",
+    ("GET", "/v2"): "inference",
+    ("GET", "/v2/health/live"): "",
+    ("GET", "/v2/health/ready"): "",
+    **{
+        (method, f"/v2/models/{{model}}{version}{rest}"): "inference"
+        for version in ("", "/versions/{version}")
+        for method, rest in (
+            ("GET", ""),
+            ("GET", "/ready"),
+            ("POST", "/infer"),
+            ("POST", "/generate"),
+            ("POST", "/generate_stream"),
+        )
+    },
     ("GET", "/healthz"): "",
     ("GET", "/readyz"): "",
     ("GET", "/metrics"): "",
@@ -53,7 +74,7 @@ def test_every_url_is_listed_here_with_the_scopes_that_it_asks_for(client):
 
 @pytest.mark.parametrize(("method", "path"), [url for url, scope in URLS.items() if scope])
 def test_no_url_that_asks_for_a_key_answers_without_one(method, path):
-    reply = Client(SmallGateway(), tenant=None).call(method, path.replace("{id}", "x"))
+    reply = Client(SmallGateway(), tenant=None).call(method, re.sub(r"{[a-z]+}", "x", path))
     assert reply.status == 401
     assert b"UNAUTHENTICATED" in reply.body
     assert reply.headers["x-request-id"].startswith("xch_")
@@ -84,7 +105,7 @@ def test_head_is_get_without_the_body(client):
 
 
 def test_the_api_takes_its_own_paths_and_leaves_the_rest_to_the_console():
-    assert all(handles(path.replace("{id}", "x")) for _, path in URLS)
+    assert all(handles(re.sub(r"{[a-z]+}", "x", path)) for _, path in URLS)
     assert not any(map(handles, ("/", "/receipts", "/v10/models", "/apis", "/healthz/x")))
 
 
