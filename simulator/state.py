@@ -25,6 +25,8 @@ ENTRY_BITS = 32
 ENTRY_MASK = (1 << ENTRY_BITS) - 1
 LOG_WIDTH = 6
 LOG_CHUNK = 8192 * LOG_WIDTH
+FEW_INTEGERS = 256
+"""Below this many, packing them at once costs more than it saves."""
 
 NO_HASHES: tuple[int, ...] = ()
 
@@ -125,7 +127,10 @@ class ReplicaState:
 
     def flush_log(self) -> None:
         """Move the log to compact storage, which would be slow to append to one by one."""
-        self.log_store.frombytes(ints_of(self.log).tobytes())
+        if len(self.log) < FEW_INTEGERS:
+            self.log_store.extend(self.log)
+        else:
+            self.log_store.frombytes(ints_of(self.log).tobytes())
         self.log.clear()
 
     def offset(self, slot: int) -> int:
