@@ -48,7 +48,7 @@ DROP: tuple[str, ...] = tuple(
 )
 
 CHOOSE = (
-    "CREATE TEMP TABLE moved (request_id TEXT NOT NULL PRIMARY KEY, tenant_id TEXT NOT NULL, "
+    "CREATE TABLE moved (request_id TEXT NOT NULL PRIMARY KEY, tenant_id TEXT NOT NULL, "
     "accepted_at_us INTEGER NOT NULL) WITHOUT ROWID",
     # Final, and not an unknown; nothing of it held; every attempt's end known.
     "INSERT INTO moved SELECT r.request_id, r.tenant_id, r.accepted_at_us FROM receipt AS r "
@@ -65,7 +65,10 @@ CHOOSE = (
     "ON p.task_id = o.task_id AND p.tenant_id = o.tenant_id AND p.request_id != o.request_id "
     "WHERE o.request_id = r.request_id)",
 )
-"""The requests that an archive takes: accepted before :before_us, and closed in every respect."""
+"""The requests that an archive takes: accepted before :before_us, and closed in every respect.
+
+The list stands in the new ledger only while it is built.
+"""
 
 ADD_POSTED = (
     f"INSERT INTO archived_posted SELECT * FROM (SELECT r.tenant_id, s.settled_at_us - "  # noqa: S608

@@ -14,6 +14,7 @@ Kind = Literal[
     "cost",  # a receipt's cost isn't what its usage and rate table give
     "receipt",  # a request hasn't exactly one current final receipt
     "settlement",  # a reservation was settled twice, or a settlement has none
+    "archive",  # an archive isn't the file, or hasn't the rows, that the ledger says
     "trigger",  # a table isn't append-only as it must be
 ]
 

@@ -15,6 +15,7 @@ import msgspec
 from ledger.backup import note_of, read_manifest
 from ledger.errors import WRITE_FAULTS, LedgerError
 from ledger.money import join, units_text
+from ledger.queries.archives import archives
 from ledger.reading import connect_read_only, fetch_one, read_head
 from ledger.rollups.sums import snapshot
 from ledger.store import StoreStatus
@@ -34,6 +35,7 @@ _UNKNOWNS = (
     "WHERE seq NOT IN (SELECT v.seq FROM open_request AS o JOIN reservation AS v "
     "ON v.request_id = o.request_id)"
 )
+ARCHIVES_SHOWN = 24
 QUEUE_WATCH_SHARE = 2  # above one part in so many of the queue's limit
 SQLITE_LEAST = (3, 35, 0)  # RETURNING
 
@@ -209,6 +211,7 @@ def _read(connection: sqlite3.Connection) -> list[Signal]:
             state="bad" if head is None else "ok",
             advice="run verify_ledger" if head is None else "",
         ),
+        _archives(connection),
         Signal(
             code="TRIGGERS",
             title="Append-only tables",
@@ -226,6 +229,22 @@ def _read(connection: sqlite3.Connection) -> list[Signal]:
             advice="settle them by evidence, or write them off" if unknowns else "",
         ),
     ]  # fmt: skip
+
+
+def _archives(connection: sqlite3.Connection) -> Signal:
+    found = archives(connection)
+    if not found:
+        return Signal(code="ARCHIVES", title="Archives", value="none", number=0, state="ok")
+    rows, names = sum(one.rows for one in found), [one.file for one in found]
+    shown = ", ".join(names[-ARCHIVES_SHOWN:])
+    return Signal(
+        code="ARCHIVES",
+        title="Archives: files that hold old requests",
+        value=f"{len(found):,} with {rows:,} rows: "
+        f"{'…, ' if len(found) > ARCHIVES_SHOWN else ''}{shown}",
+        number=len(found),
+        state="ok",
+    )
 
 
 def _backup(path: Path, now_us: int) -> Signal:

@@ -9,6 +9,7 @@ from ledger.chain import Checkpoint, canonical, checkpoint_of
 from ledger.errors import LedgerDamaged
 from ledger.offline_proof import problems
 from ledger.proofs import consistency_path, inclusion_path
+from ledger.queries.archives import archived_request
 from ledger.reading import fetch_one, read_head
 from ledger.records import Receipt
 from ledger.rows import field_names, select
@@ -38,7 +39,8 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoProof(msgspec.Struct, frozen=True, kw_only=True):
-    """Why not: NO_SUCH_RECEIPT, CHECKPOINT_AHEAD, CHECKPOINT_DIFFERS or LEDGER_DAMAGED."""
+    """Why not: NO_SUCH_RECEIPT, REQUEST_ARCHIVED, CHECKPOINT_AHEAD, CHECKPOINT_DIFFERS or
+    LEDGER_DAMAGED."""
 
     code: str
     what: str
@@ -58,6 +60,10 @@ def prove_receipt(
         (request_id,),
     )
     head = read_head(connection)
+    place = archived_request(connection, request_id) if row is None else None
+    if place is not None:
+        what = f"the request is archived: its receipt is in {place.file}"
+        return NoProof(code="REQUEST_ARCHIVED", what=what)
     if row is None or head is None:
         return NoProof(code="NO_SUCH_RECEIPT", what="the ledger has no receipt of this request")
     if earlier is not None and earlier.size > head.size:

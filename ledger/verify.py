@@ -14,6 +14,7 @@ from ledger.audits import audit
 from ledger.block_pool import checked_blocks
 from ledger.chain import BadHead, Builder, Checkpoint, Head
 from ledger.faults import Fault
+from ledger.queries.archives import archived_rows
 from ledger.rates import RateTable
 from ledger.reading import fetch, read_head
 from ledger.records import CHAINED, RateTableRecord
@@ -39,6 +40,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     root: str | None
     faults: tuple[Fault, ...]
     unfinished: int  # decided requests without a receipt: in flight, or left by a crash
+    archived: int = 0  # rows of which the hashes alone are here: their content wasn't checked
 
     @property
     def sound(self) -> bool:
@@ -92,6 +94,7 @@ def verify(
         root=walk.builder.root.hex() if intact else None,
         faults=tuple(faults),
         unfinished=unfinished,
+        archived=archived_rows(connection, walk.builder.size),
     )
 
 

@@ -45,6 +45,7 @@ _OF_HTTP = MappingProxyType(
         "METHOD_NOT_ALLOWED": (405, "Use one of the methods that the Allow header names."),
         "BODY_TOO_LARGE": (413, "Send a smaller body."),
         "BODY_TOO_SLOW": (408, "Send the whole body without long pauses."),
+        "REQUEST_ARCHIVED": (410, "Ask the operator for the archive that the message names."),
         "OUTPUT_NOT_RETAINED": (410, "Read the receipt; send a new key to run it again."),
         "SCOPE_MISSING": (403, "Use a key that has the scope; an administrator can make one."),
         "OUTCOME_CONFLICT": (409, "Send a new outcome_id, or none."),

@@ -13,6 +13,7 @@ import msgspec
 import orjson
 
 from gateway.api import errors, reports
+from gateway.api.absent import NO_RECEIPT, absent
 from gateway.api.auth import SCOPE_REPORTS
 from gateway.api.decisions import decision_view
 from gateway.api.http import JSON, PROBLEM_JSON, Request, Response
@@ -64,14 +65,17 @@ class Requests:
             return failed_natively(errors.of_http("NOT_FOUND", message))
 
     async def _found(self, request: Request, caller: Caller, look: Look) -> Response:
-        shown = None
-        if len(request.parameter) <= ID_LIMIT_CHARS:
-            shown = await asyncio.to_thread(look, caller.tenant_id, request.parameter)
+        if len(request.parameter) > ID_LIMIT_CHARS:
+            return failed_natively(errors.of_http("NOT_FOUND", NO_RECEIPT))
+        shown = await asyncio.to_thread(look, caller.tenant_id, request.parameter)
         if shown is None:
             return failed_natively(
-                errors.of_http("NOT_FOUND", "There is no such request, or none with a receipt yet.")
+                await asyncio.to_thread(self._absent, caller.tenant_id, request.parameter)
             )
         return Response(body=orjson.dumps(shown))
+
+    def _absent(self, tenant_id: str, request_id: str) -> errors.Failure:
+        return absent(self._ports.reader(), tenant_id, request_id)
 
     def _summary(self, tenant_id: str, request_id: str) -> dict[str, Any] | None:
         decided = decision_of(self._ports.reader(), request_id)

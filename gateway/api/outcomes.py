@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 
 from gateway.api import errors
+from gateway.api.absent import absent
 from gateway.api.http import Request, Response
 from gateway.api.ports import Ports
 from gateway.api.problems import invalid
@@ -104,8 +105,8 @@ class Outcomes:
         for record in records:
             if owners.get(record.request_id) != tenant_id:
                 return failed_natively(
-                    errors.of_http("NOT_FOUND", "A request of the report doesn't exist, or has no "
-                                   "receipt yet. Nothing was taken.")
+                    absent(connection, tenant_id, record.request_id, "A request of the report "
+                           "doesn't exist, or has no receipt yet. Nothing was taken.")
                 )  # fmt: skip
             before = new.get(record.outcome_id) or stored_report(connection, record.outcome_id)
             if before is None:

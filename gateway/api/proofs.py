@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 
 from gateway.api import errors
+from gateway.api.absent import NO_RECEIPT, absent
 from gateway.api.http import Request, Response
 from gateway.api.ports import Ports
 from gateway.api.problems import invalid
@@ -30,24 +31,22 @@ class Proofs:
         earlier = _checkpoint(named)
         if isinstance(earlier, str):
             return failed_natively(errors.of_problem(invalid(earlier)))
-        made = None
-        if len(request.parameter) <= ID_LIMIT_CHARS:
-            made = await asyncio.to_thread(self._make, caller.tenant_id, request.parameter, earlier)
-        if made is None:
-            return failed_natively(
-                errors.of_http("NOT_FOUND", "There is no such request, or none with a receipt yet.")
-            )
+        if len(request.parameter) > ID_LIMIT_CHARS:
+            return failed_natively(errors.of_http("NOT_FOUND", NO_RECEIPT))
+        made = await asyncio.to_thread(self._make, caller.tenant_id, request.parameter, earlier)
+        if isinstance(made, errors.Failure):
+            return failed_natively(made)
         if isinstance(made, NoProof):
             return failed_natively(errors.of_problem(invalid(f"{made.code}: {made.what}.")))
         return Response(body=msgspec.json.encode(made))
 
     def _make(
         self, tenant_id: str, request_id: str, earlier: Checkpoint | None
-    ) -> Proof | NoProof | None:
+    ) -> Proof | NoProof | errors.Failure:
         reader = self._ports.reader()
         found = dossier(reader, request_id)
         if found is None or found.current.record.tenant_id != tenant_id:
-            return None
+            return absent(reader, tenant_id, request_id)
         return prove_receipt(reader, request_id, earlier)
 
 

@@ -20,6 +20,7 @@ from gateway.pages.receipt_view import (
 )
 from gateway.pages.shell import ledger
 from gateway.policy.values import Decision
+from ledger.queries.archives import archived_request
 from ledger.queries.dossier import Dossier, dossier
 from ledger.receipt_cost import cost_fault
 
@@ -30,6 +31,13 @@ def show(request: HttpRequest, request_id: str) -> HttpResponse:
     """`replay=1` decides again from the ledger alone; `under=REVISION` by another policy."""
     found = dossier(ledger(), request_id)
     if found is None:
+        place = archived_request(ledger(), request_id)
+        if place is not None:
+            reason = (
+                f"This request is archived: the ledger keeps its hashes, and its records are in "
+                f"the archive {place.file}."
+            )
+            return render(request, "404.html", {"reason": reason, "title": "Archived"}, status=410)
         reason = (
             "The ledger has no receipt of a request with this id. A request that is still "
             "running gets its receipt when it ends."

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
@@ -17,6 +18,7 @@ from gateway.pages.periods import range_of
 from gateway.pages.shell import clock, ledger
 from ledger.focus.exporting import chunks
 from ledger.queries import reconciliation as stored
+from ledger.queries.archives import archives_of_period
 from ledger.queries.charges import ChargeFilter
 from ledger.reading import connect_read_only
 from ledger.reconcile.exports import write_csv, write_sqlite
@@ -71,6 +73,10 @@ def focus(request: HttpRequest) -> HttpResponseBase:
         end_us=period.end_us,
         tenant_id=request.GET.get("tenant") or None,
     )
+    files = archives_of_period(ledger(), wanted.start_us, wanted.end_us)
+    if files:
+        what = f"Requests of this period are in {', '.join(files)}: export what came after them."
+        return render(request, "404.html", {"reason": what, "title": "Archived"}, status=410)
     return streamed(request, _charges(wanted, when.zone), name="focus.csv", content_type=CSV)
 
 

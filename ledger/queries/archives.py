@@ -23,7 +23,8 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     first_seq: int
     last_seq: int
     before_us: int  # what was accepted before this time and closed
-    last_accepted_us: int  # the newest of what it took
+    first_accepted_us: int  # of what it took, the oldest
+    last_accepted_us: int  # and the newest
     seq: int = 0
 
 
@@ -49,10 +50,15 @@ def archived_request(connection: sqlite3.Connection, request_id: str) -> Archive
     return None if row is None else ArchivedRequest(tenant_id=row[0], file=row[1])
 
 
-def archives_of_period(connection: sqlite3.Connection, start_us: int) -> tuple[str, ...]:
-    """The files of the archives that may hold requests accepted at `start_us` or later."""
-    found = archives(connection)
-    return tuple(archive.file for archive in found if archive.last_accepted_us >= start_us)
+def archives_of_period(
+    connection: sqlite3.Connection, start_us: int, end_us: int
+) -> tuple[str, ...]:
+    """The files of the archives that may hold requests accepted in start <= time < end."""
+    return tuple(
+        archive.file
+        for archive in archives(connection)
+        if archive.first_accepted_us < end_us and archive.last_accepted_us >= start_us
+    )
 
 
 def archived_rows(connection: sqlite3.Connection, size: int) -> int:

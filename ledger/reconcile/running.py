@@ -16,6 +16,7 @@ import msgspec
 
 from ledger.money import units_text
 from ledger.queries import reconciliation as stored
+from ledger.queries.archives import archives_of_period
 from ledger.reading import read_head
 from ledger.reconcile.inputs import Inputs, read_inputs
 from ledger.reconcile.matching import compare
@@ -87,6 +88,13 @@ def reconcile(
         return Refused(
             code="BINDINGS",
             message=f"a plan binds 1 to {BINDINGS_LIMIT:,} routes to {plan.provider}'s models",
+        )
+    files = archives_of_period(connection, period.start_us - stored.WAIT_LIMIT_US, period.end_us)
+    if files:
+        return Refused(
+            code="PERIOD_ARCHIVED",
+            message=f"requests of {period.name} are in {', '.join(files)}: what was reconciled "
+            "before is on its page; it can't be compared again here",
         )
     lock = stored.last_lock(connection, plan.provider)
     if as_of_seq is None:

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ledger.errors import LedgerError
 from ledger.focus.charges import Issuer
 from ledger.focus.exporting import write
+from ledger.queries.archives import archives_of_period
 from ledger.queries.charges import ChargeFilter
 from ledger.reading import reader
 from ledger.zones import days, parse_zone
@@ -42,6 +43,9 @@ class Command(BaseCommand):
         path = options["out"]
         try:
             connection = reader(settings.WEIGHBRIDGE_DB)
+            files = archives_of_period(connection, period.start_us, period.end_us)
+            if files:
+                raise CommandError(f"Requests of these days are in {', '.join(files)}.")
             # What was exported once may be booked somewhere: it is never overwritten.
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
             with os.fdopen(descriptor, "wb") as out:

@@ -1,6 +1,8 @@
 """`manage.py rebuild_rollups [--check]`: rollups made anew, or proved equal to the receipts."""
 
 import sqlite3
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +10,13 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ledger import open_work
+from ledger.archive_check import archive_faults
 from ledger.block_roots import fill
 from ledger.errors import LedgerError
 from ledger.lock import LedgerLock
+from ledger.queries.archives import archives as known_archives
 from ledger.reading import connect_read_only, read_head
-from ledger.rollups.rebuild import first_difference, rebuild
+from ledger.rollups.rebuild import first_difference, rebuild, renew_archived
 
 
 class Command(BaseCommand):
@@ -26,6 +30,14 @@ class Command(BaseCommand):
         parser.add_argument(
             "--check", action="store_true", help="compare with the receipts, change nothing"
         )
+        parser.add_argument(
+            "--archive",
+            type=Path,
+            action="append",
+            default=[],
+            metavar="FILE",
+            help="makes the sums of archived months again, too: give every archive",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         path = Path(settings.WEIGHBRIDGE_DB)
@@ -33,7 +45,7 @@ class Command(BaseCommand):
             if options["check"]:
                 self._check(path)
             else:
-                self._rebuild(path)
+                self._rebuild(path, options["archive"])
         except LedgerError as error:
             raise CommandError(str(error)) from error
 
@@ -49,12 +61,14 @@ class Command(BaseCommand):
             raise CommandError(f"The rollups differ from the receipts. {difference}")
         self.stdout.write("The rollups equal the receipts.")
 
-    def _rebuild(self, path: Path) -> None:
+    def _rebuild(self, path: Path, archives: Sequence[Path]) -> None:
         connect_read_only(path).close()  # LedgerNotReady where there is no ledger
         lock = LedgerLock.take(path)
         try:
             connection = sqlite3.connect(path, isolation_level=None)
             try:
+                if archives:
+                    self._renew_archived(connection, archives)
                 position = rebuild(connection, progress=self._report)
                 open_work.rebuild(connection)
                 head = read_head(connection)
@@ -65,6 +79,18 @@ class Command(BaseCommand):
         finally:
             lock.release()
         self.stdout.write(f"Rollups rebuilt up to row {position} of the chain.")
+
+    def _renew_archived(self, connection: sqlite3.Connection, files: Sequence[Path]) -> None:
+        """The sums of archived months from all the archives, each proved before any change."""
+        missing = {one.file for one in known_archives(connection)} - {file.name for file in files}
+        if missing:
+            raise CommandError(f"Every archive is needed; not given: {', '.join(sorted(missing))}.")
+        for file in files:
+            for fault in archive_faults(connection, file):
+                raise CommandError(f"{file} isn't the archive that the ledger has: {fault}")
+        with ExitStack() as opened:
+            sources = [opened.enter_context(closing(connect_read_only(file))) for file in files]
+            renew_archived(connection, sources, progress=self._report)
 
     def _report(self, receipts: int) -> None:
         if self.stderr.isatty():

@@ -9,6 +9,7 @@ import msgspec
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from ledger.archive_check import archive_faults
 from ledger.chain import Checkpoint
 from ledger.errors import LedgerError
 from ledger.reading import connect_read_only
@@ -30,6 +31,14 @@ class Command(BaseCommand):
             action="store_true",
             help="no server runs: a request without a receipt is a fault",
         )
+        parser.add_argument(
+            "--archive",
+            type=Path,
+            action="append",
+            default=[],
+            metavar="FILE",
+            help="an archive whose rows are checked, too; may be given again",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         path = options["ledger"] or settings.WEIGHBRIDGE_DB
@@ -40,13 +49,17 @@ class Command(BaseCommand):
         except LedgerError as error:
             raise CommandError(str(error)) from error
         report = verify(connection, checkpoint=checkpoint, at_rest=options["at_rest"])
+        in_archives = [
+            fault for file in options["archive"] for fault in archive_faults(connection, file)
+        ]
         connection.close()
         seconds = time.perf_counter() - started
-        for fault in report.faults:
+        for fault in (*report.faults, *in_archives):
             self.stderr.write(str(fault))
         if len(report.faults) >= FAULTS_LIMIT:
             self.stderr.write(f"stopped after {FAULTS_LIMIT} faults")
-        verdict = "sound" if report.sound else f"{len(report.faults)} fault(s)"
+        count = len(report.faults) + len(in_archives)
+        verdict = f"{count} fault(s)" if count else "sound"
         self.stdout.write(
             f"{path}: {verdict}; {report.rows:,} rows in {seconds:.1f} s "
             f"({report.rows / max(seconds, 1e-9):,.0f} rows/s); root {report.root or 'unknown'}"
@@ -56,7 +69,13 @@ class Command(BaseCommand):
                 f"{report.unfinished:,} request(s) have no receipt yet: in flight, or left by a "
                 f"crash until the next start"
             )
-        if not report.sound:
+        if report.archived:
+            self.stdout.write(
+                f"{report.archived:,} row(s) are in archives: here their hashes stand in the chain"
+            )
+        for file in options["archive"]:
+            self.stdout.write(f"{file}: compared with the hashes, row by row")
+        if in_archives or not report.sound:
             sys.exit(1)
 
 

@@ -1,0 +1,91 @@
+"""`manage.py archive` and what other commands say of archives (LED-8)."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+from django.core.management.base import CommandError
+
+from ledger.health import health
+from ledger.queries.archives import archives_of_period
+from ledger.reading import connect_read_only
+from ledger.reconcile.running import Refused, period_of, reconcile
+from ledger.reconcile.values import Binding, Plan
+from ledger.rollups.tables import ARCHIVED
+from tests import factories
+from tests.ledger import archived as made
+from tests.ledger.commands import run
+from tests.ledger.tampering import tamper
+
+
+@pytest.fixture(scope="module")
+def filled(ledger_template, tmp_path_factory):
+    path = tmp_path_factory.mktemp("filled") / "ledger.sqlite3"
+    shutil.copyfile(ledger_template, path)
+    made.fill(path)
+    return path
+
+
+@pytest.fixture
+def ledger(filled, tmp_path, settings):
+    path = settings.WEIGHBRIDGE_DB = tmp_path / "ledger.sqlite3"
+    shutil.copyfile(filled, path)
+    return path
+
+
+def test_the_command_archives_and_the_others_know_the_file(ledger, tmp_path):
+    status, out, _ = run("archive", "--before", "2026-01", "--to", str(tmp_path / "old"))
+    (file,) = (tmp_path / "old").glob("*.sqlite3")
+    assert (status, out.startswith(f"{file}: 17 requests, 121 rows of 7 to ")) == (0, True), out
+    status, out, err = run("verify_ledger", "--archive", str(file))
+    assert (status, err) == (0, "")
+    assert "121 row(s) are in archives" in out
+    found = {signal.code: signal for signal in health(ledger, now_us=made.NOW_US).signals}
+    assert found["ARCHIVES"].number == 1
+    assert found["ARCHIVES"].value == f"1 with 121 rows: {file.name}"
+    with pytest.raises(CommandError, match=f"REQUEST_ARCHIVED.*{file.name}"):
+        run("export_proof", factories.request_id(1))
+    tamper(file, "UPDATE receipt SET tenant_id = 'other' WHERE seq < 20")
+    status, _, err = run("verify_ledger", "--archive", str(file))
+    assert (status, err.startswith("altered: receipt seq ")) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "what"),
+    [("2024-01", "NOTHING_OLD_ENOUGH"), ("2099-01", "TOO_RECENT"), ("January", "is a month")],
+)
+def test_the_command_says_why_nothing_was_archived(ledger, tmp_path, before, what):
+    with pytest.raises(CommandError, match=what):
+        run("archive", "--before", before, "--to", str(tmp_path / "old"))
+
+
+def test_the_sums_of_archived_months_are_made_again_from_all_the_archives(ledger, tmp_path):
+    told = made.archived(ledger, tmp_path / "old").archive
+    file = tmp_path / "old" / told.file
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
+        connection.execute(f"ALTER TABLE {ARCHIVED.name('total')} ADD COLUMN older INTEGER")
+    with pytest.raises(CommandError, match="rebuild_rollups --archive FILE"):
+        run("rebuild_rollups")
+    with pytest.raises(CommandError, match=f"not given: {told.file}"):
+        run("rebuild_rollups", "--archive", str(ledger))
+    assert run("rebuild_rollups", "--archive", str(file))[0] == 0
+    assert run("rebuild_rollups", "--check")[0] == 0
+    tamper(file, "UPDATE receipt SET tenant_id = 'other'")
+    with pytest.raises(CommandError, match="isn't the archive"):
+        run("rebuild_rollups", "--archive", str(file))
+
+
+def test_an_archived_period_is_not_reconciled_or_exported_as_if_it_were_empty(ledger, tmp_path):
+    told = made.archived(ledger, tmp_path / "old").archive
+    plan = Plan(provider="simulator", bindings=(Binding(route_id="route-a", model="m"),))
+    with closing(connect_read_only(ledger)) as connection:
+        refused = reconcile(connection, plan, period_of("2025-11"))
+        assert isinstance(refused, Refused)
+        assert (refused.code, told.file in refused.message) == ("PERIOD_ARCHIVED", True)
+        later = period_of("2026-02")
+        assert archives_of_period(connection, later.start_us, later.end_us) == ()
+    out = str(tmp_path / "focus.csv")
+    with pytest.raises(CommandError, match=told.file):
+        run("export_focus", "--from", "2025-11-01", "--to", "2025-11-30", "--out", out)
+    assert run("export_focus", "--from", "2026-02-01", "--to", "2026-02-28", "--out", out)[0] == 0
