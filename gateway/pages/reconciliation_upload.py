@@ -19,7 +19,7 @@ def import_report(request: HttpRequest) -> HttpResponse:
     return answered(request, _imported(request, files))
 
 
-def _imported(request: HttpRequest, files: list[UploadedFile]) -> Done | Refused:
+def _imported(request: HttpRequest, files: "list[UploadedFile[bytes]]") -> Done | Refused:
     if not files:
         return Refused(code="FILES", message="Choose the report's file, or all its pages in order.")
     size = sum(each.size or 0 for each in files)

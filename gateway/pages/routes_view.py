@@ -17,7 +17,7 @@ from ledger.records import CapacitySnapshotRecord, ControlAction
 WORDS = {
     "takes": ("ok", "takes requests"),
     "stale": ("watch", "probes only"),
-    "unseen": ("no_data", "no server here"),
+    "unseen": ("no_data", "not known here"),
     "silent": ("no_data", "no snapshot yet"),
     "half_open": ("watch", "trying one request"),
     "open": ("alert", "breaker open"),
