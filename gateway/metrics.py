@@ -5,20 +5,19 @@ distinct values and calls the rest "other", so that neither a client nor a backe
 exposition.
 """
 
-from functools import lru_cache
-from typing import TypeVar
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from gateway import engine_metrics
 from gateway.book import Book
+from gateway.metric_registry import REGISTRY as REGISTRY
+from gateway.metric_registry import BoundedLabel as BoundedLabel
+from gateway.metric_registry import child
+from gateway.policy.values import RoutePolicy
 from ledger.money import PICO_PER_UNIT
 from ledger.records import Receipt
 
-LABEL_VALUES_LIMIT = 64
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-
-REGISTRY = CollectorRegistry()
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _ITL_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
@@ -147,49 +146,22 @@ _healthy = Gauge(
 )
 
 
-class BoundedLabel:
-    """Passes a bounded number of distinct values through; every further one becomes "other"."""
-
-    def __init__(self, limit: int = LABEL_VALUES_LIMIT) -> None:
-        self._limit = limit
-        self._seen: set[str] = set()
-
-    def __call__(self, value: str | None) -> str:
-        """Returns the label for a value: itself, "other", or "none" where there is no value."""
-        if not value:
-            return "none"
-        if value in self._seen:
-            return value
-        if len(self._seen) >= self._limit:
-            return "other"
-        self._seen.add(value)
-        return value
-
-
 _reason, _route, _priority, _endpoint = (BoundedLabel() for _ in range(4))
-
-
-_M = TypeVar("_M", Counter, Histogram)
-
-
-@lru_cache(maxsize=4_096)
-def _child(metric: _M, *labels: str) -> _M:
-    """Returns a metric's time series of these labels; `labels()` takes a lock and checks each."""
-    return metric.labels(*labels)
 
 
 def request_ended(receipt: Receipt) -> None:
     """Count a request by its receipt, which is durable."""
+    engine_metrics.request_ended(receipt)
     route, priority = _route(receipt.route_id), _priority(receipt.priority)
     degraded = "true" if receipt.degraded_from else "false"
     reason = _reason(receipt.terminal_error_code)
-    _child(_requests, receipt.status, reason, route, priority, degraded).inc()
+    child(_requests, receipt.status, reason, route, priority, degraded).inc()
     if receipt.status == "rejected":
         return
-    _child(_tokens, route, "input").inc(receipt.input_tokens)
-    _child(_tokens, route, "output").inc(receipt.output_tokens)
+    child(_tokens, route, "input").inc(receipt.input_tokens)
+    child(_tokens, route, "output").inc(receipt.output_tokens)
     if receipt.cached_input_tokens:
-        _child(_tokens, route, "cached_input").inc(receipt.cached_input_tokens)
+        child(_tokens, route, "cached_input").inc(receipt.cached_input_tokens)
     for histogram, value_us in (
         (_ttft, receipt.first_token_us),
         (_queue, receipt.queue_us),
@@ -197,32 +169,32 @@ def request_ended(receipt: Receipt) -> None:
         (_e2e, receipt.e2e_us if receipt.status == "completed" else None),
     ):
         if value_us is not None:
-            _child(histogram, route, priority).observe(value_us / 1e6)
+            child(histogram, route, priority).observe(value_us / 1e6)
 
 
 def attempt_ended(kind: str, route_id: str, status: str) -> None:
     """Count an attempt's end; its receipt may have others beside it."""
-    _child(_attempts, kind, _route(route_id), status).inc()
+    child(_attempts, kind, _route(route_id), status).inc()
 
 
 def step_taken(asked: str, action: str) -> None:
     """Count an answer to what follows an attempt."""
-    _child(_steps, asked, action).inc()
+    child(_steps, asked, action).inc()
 
 
 def probed(route_id: str) -> None:
     """Count a snapshot that was asked for because a stale one stood in a decision (ADM-6)."""
-    _child(_probes, _route(route_id)).inc()
+    child(_probes, _route(route_id)).inc()
 
 
 def hedge_ended(*, passed: bool) -> None:
     """Count a hedged request by whether its losers passed their gate (HDG-1)."""
-    _child(_hedges, "passed" if passed else "failed").inc()
+    child(_hedges, "passed" if passed else "failed").inc()
 
 
 def breaker_changed(route_id: str, state: str) -> None:
     """Count a change of a route's breaker."""
-    _child(_breaker_changes, _route(route_id), state).inc()
+    child(_breaker_changes, _route(route_id), state).inc()
 
 
 def turned_away(reason: str) -> None:
@@ -232,11 +204,13 @@ def turned_away(reason: str) -> None:
 
 def responded(endpoint: str, status: int) -> None:
     """Count a response by the endpoint's name, which is one of a fixed table."""
-    _child(_responses, _endpoint(endpoint), str(status)).inc()
+    child(_responses, _endpoint(endpoint), str(status)).inc()
 
 
-def observe_book(book: Book) -> None:
+def observe_book(book: Book, policy: RoutePolicy | None = None) -> None:
     """Set the gauges of what is held, and those of every route from its last snapshot."""
+    if policy is not None:
+        engine_metrics.observe_engines(book, policy)
     _in_flight.set(book.in_flight())
     _held_kv_tokens.set(book.kv_held_tokens())
     _held_cost_units.set(book.pending_pico() / PICO_PER_UNIT)

@@ -292,7 +292,7 @@ class Runtime:
             snapshot = provider.snapshot(route) if provider else None
             if snapshot is not None:
                 desk.book.observe(snapshot)
-        metrics.observe_book(desk.book)
+        metrics.observe_book(desk.book, desk.configuration.policy)
 
     async def _observe_for_ever(self) -> None:
         while True:

@@ -14,6 +14,7 @@ from tests.gateway.api.client import SmallGateway
 from tests.server import Server
 
 OPEN_API = {"/healthz": 200, "/readyz": 200, "/metrics": 200, "/api/openapi.json": 200,
+    "/api/docs": 200,
             "/v2/health/live": 200, "/v2/health/ready": 200}  # fmt: skip
 OPEN_PAGES = {"": 302, "login": 200, "logout": 405, "theme": 405}
 

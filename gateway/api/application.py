@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterator
 
 from gateway import metrics
-from gateway.api import errors, published, reports
+from gateway.api import control, errors, published, reports
 from gateway.api.auth import (
     SCOPE_ADMINISTER,
     SCOPE_INFERENCE,
@@ -57,6 +57,8 @@ from gateway.api.outcomes import Outcomes
 from gateway.api.ports import Ports
 from gateway.api.problems import invalid
 from gateway.api.proofs import Proofs
+from gateway.api.reading import PATH as PAGE
+from gateway.api.reading import ApiPage
 from gateway.api.replies import failed, failed_in, failed_natively
 from gateway.api.responses import Responses, StoredResponses
 from gateway.api.retained import Retained
@@ -75,7 +77,7 @@ _PROTOCOL_PREFIX = "/v2"
 OPERATIONS = "/api/v1/operations"
 CANCEL = "/cancel"
 VERSION = "/v2/models/{model}/versions/{version}"
-_EXACT = frozenset({"/v1", "/v2", "/api/v1", "/healthz", "/readyz", "/metrics", PATH})
+_EXACT = frozenset({"/v1", "/v2", "/api/v1", "/healthz", "/readyz", "/metrics", PATH, PAGE})
 
 ForCaller = Callable[[Request, Caller], Awaitable[Response | None]]
 
@@ -100,7 +102,7 @@ class Application:
         self._body_limit_bytes = body_limit_bytes
         models, requests, health = Models(ports), Requests(ports), Health(ports)
         report = Reports(ports)
-        unknowns = Unknowns(ports)
+        unknowns, acted = Unknowns(ports), control.Control(ports)
         outcomes = Outcomes(ports, body_limit_bytes)
         operating = Operations(ports, body_limit_bytes)
         matrix, shown = CapabilityMatrix(ports), published.Published(ports)
@@ -143,6 +145,10 @@ class Application:
             self._keyed("GET", published.RATE_TABLES, "rate_tables", shown.rate_tables),
             self._keyed("GET", published.FLEET, "fleet", shown.fleet),
             self._keyed("GET", "/api/v1/unknowns", "unknowns", unknowns.listed),
+            self._keyed("GET", control.EVALUATIONS, "slo_evaluations", acted.evaluations),
+            self._keyed("GET", control.ACTIONS, "actions", acted.actions),
+            self._keyed("GET", control.ROLLOUTS, "rollouts", acted.rollouts),
+            self._keyed("GET", control.DIAGNOSIS, "diagnosis", acted.diagnosis),
             self._keyed("GET", OPERATIONS, "operations", operating.listed),
             self._keyed("POST", f"{OPERATIONS}/{{id}}", "operation", operating.perform),
             *self._protocol(body_limit_bytes),
@@ -150,9 +156,10 @@ class Application:
             _open("/readyz", "readyz", health.ready),
             _open("/metrics", "metrics", health.metrics),
             _open(PATH, "openapi", self._document),
+            _open(PAGE, "api_docs", self._page),
         )
         self.table = Table(endpoints)
-        self._openapi = OpenApi(endpoints)
+        self._openapi, self._docs = OpenApi(endpoints), ApiPage(endpoints)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
@@ -217,11 +224,16 @@ class Application:
     async def _document(self, request: Request) -> Response:
         return await self._openapi.shown(request)
 
+    async def _page(self, request: Request) -> Response:
+        return await self._docs.shown(request)
+
     def _keyed(self, method: str, path: str, name: str, handler: ForCaller) -> Endpoint:
         """Returns an endpoint for whoever has a key with a scope of its part of the API."""
         scopes: tuple[str, ...] = (SCOPE_INFERENCE,)
         if path in reports.PATHS:
             scopes = (SCOPE_RECEIPTS, SCOPE_REPORTS)
+        elif path in control.PATHS:
+            scopes = (SCOPE_REPORTS, SCOPE_OPERATE, SCOPE_ADMINISTER)
         elif path.startswith((OPERATIONS, *published.PATHS)):
             scopes = (SCOPE_OPERATE, SCOPE_ADMINISTER)
         elif path.endswith(("/outcome", "/outcomes")):

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from gateway.api import shapes
+from gateway import diagnosing
+from gateway.api import control, shapes
 from gateway.api.budget import header_readings
 from gateway.api.completions import CompletionBody
 from gateway.api.kserve_body import GenerateBody, InferBody
@@ -278,6 +279,27 @@ DESCRIBED = MappingProxyType(
         ("GET", "/api/v1/slo"): Described(
             summary="Every objective with its burn, budget and rules.", tag="reports"
         ),
+        ("GET", control.EVALUATIONS): Described(
+            summary="One objective's evaluated windows, the newest first.",
+            tag="reports",
+            parameters=_named(control.EVALUATIONS_PARAMETERS, "see docs/control.md"),
+        ),
+        ("GET", control.ACTIONS): Described(
+            summary="Control actions, the newest first, or those that are open.",
+            tag="reports",
+            parameters=_named(control.ACTIONS_PARAMETERS, "see docs/control.md"),
+        ),
+        ("GET", control.ROLLOUTS): Described(
+            summary="Every rollout, or one with each of its steps.",
+            tag="reports",
+            parameters=_named(control.ROLLOUTS_PARAMETERS, "see docs/control.md"),
+            failures=(404,),
+        ),
+        ("GET", control.DIAGNOSIS): Described(
+            summary="What is wrong in a window, with the receipts that show it.",
+            tag="reports",
+            parameters=_named(diagnosing.PARAMETERS, "see docs/control.md"),
+        ),
         ("GET", "/api/v1/releases"): Described(
             summary="Compares two model identities or release arms.",
             tag="reports",
@@ -342,6 +364,9 @@ DESCRIBED = MappingProxyType(
         ),
         ("GET", "/metrics"): Described(
             summary="Metrics in Prometheus' text format.", tag="health", content=(TEXT,)
+        ),
+        ("GET", "/api/docs"): Described(
+            summary="This document as a page.", tag="health", content=("text/html",)
         ),
         ("GET", "/api/openapi.json"): Described(
             summary="This document.", tag="health", answer=dict[str, Any]

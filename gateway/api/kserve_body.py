@@ -88,13 +88,13 @@ def read_infer(model: str, body: bytes, header_length: str | None) -> Wanted | P
     text: str | None = None
     for tensor in decoded.inputs:
         size = (tensor.parameters or {}).get("binary_data_size")
-        piece, taken = b"", isinstance(size, int) and not isinstance(size, bool)
-        if taken:
+        piece: bytes | None = None
+        if isinstance(size, int) and not isinstance(size, bool):
             if not 0 <= size <= len(binary):
                 return invalid(f"inputs: {TEXT_INPUT} has less binary data than said.", "inputs")
             piece, binary = binary[:size], binary[size:]
         if tensor.name == TEXT_INPUT:
-            found = _element(tensor, piece if taken else None)
+            found = _element(tensor, piece)
             if isinstance(found, Problem):
                 return found
             text = found

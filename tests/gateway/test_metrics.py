@@ -1,8 +1,10 @@
 """Metrics: what is counted, and that no label can grow without end (SEC-1)."""
 
 from gateway import metrics
+from gateway.book import Book
 from gateway.metrics import BoundedLabel
 from tests.factories import receipt
+from tests.policy_factories import model, policy, snapshot
 
 
 def value(name, **labels):
@@ -71,3 +73,28 @@ def test_a_degraded_success_and_a_request_without_a_token_are_told_apart():
 def test_tenants_and_keys_are_no_labels():
     metrics.request_ended(receipt(tenant_id="canary-tenant", key_id="canary-key"))
     assert b"canary" not in metrics.exposition()
+
+
+def test_engines_are_told_under_the_names_that_dashboards_of_vllm_read():
+    before = value("vllm:prompt_tokens_total", model_name="assist", engine="route-vllm")
+    metrics.request_ended(receipt(route_id="route-vllm", logical_model="assist"))
+    where = {"model_name": "assist", "engine": "route-vllm"}
+    assert value("vllm:prompt_tokens_total", **where) - before == 1_000
+    assert value("vllm:time_to_first_token_seconds_count", **where) == 1
+    assert value("vllm:request_success_total", **where) == 1
+
+
+def test_gauges_of_engines_are_those_of_the_last_snapshot():
+    book = Book()
+    book.open_routes(["route-kv"])
+    book.observe(snapshot("route-kv", waiting_requests=3, reserved_kv_tokens=25, free_kv_tokens=75))
+    metrics.observe_book(book, policy(models=(model("route-kv"),)))
+    where = {"model_name": model().name, "engine": "route-kv"}
+    assert value("vllm:num_requests_waiting", **where) == 3
+    assert value("vllm:kv_cache_usage_perc", **where) == 0.25
+
+
+def test_a_thousand_tenants_are_scraped_in_less_than_a_megabyte():
+    for number in range(1_000):
+        metrics.request_ended(receipt(tenant_id=f"tenant-{number}", key_id=f"key-{number}"))
+    assert len(metrics.exposition()) < 1_000_000

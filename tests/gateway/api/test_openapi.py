@@ -82,3 +82,12 @@ def test_a_body_that_is_too_large_is_a_problem_on_the_native_api(ledger_path):
     reply = client.call("POST", "/api/v1/outcomes", body=b" " * 20_000)
     assert reply.headers["content-type"] == "application/problem+json"
     assert (reply.status, reply.json["code"]) == (413, "BODY_TOO_LARGE")
+
+
+def test_the_page_names_every_url_and_code_and_loads_nothing_from_elsewhere(made, ledger_path):
+    reply = Client(SmallGateway(ledger_path), tenant=None).get("/api/docs")
+    page = reply.body.decode()
+    assert all(path in page for path in made["paths"])
+    assert all(row["code"] in page for row in made["x-reason-codes"])
+    assert "<script" not in page and "http://" not in page and "https://" not in page
+    assert reply.headers["content-security-policy"].startswith("default-src 'none'")

@@ -38,6 +38,10 @@ URLS = {
     ("GET", "/api/v1/rate-tables"): "operate administer",
     ("GET", "/api/v1/fleet"): "operate administer",
     ("GET", "/api/v1/unknowns"): "receipts",
+    ("GET", "/api/v1/slo/evaluations"): "reports operate administer",
+    ("GET", "/api/v1/actions"): "reports operate administer",
+    ("GET", "/api/v1/rollouts"): "reports operate administer",
+    ("GET", "/api/v1/diagnosis"): "reports operate administer",
     ("GET", "/api/v1/operations"): "operate administer",
     ("POST", "/api/v1/operations/{id}"): "operate administer",
     ("GET", "/v2"): "inference",
@@ -58,6 +62,7 @@ URLS = {
     ("GET", "/readyz"): "",
     ("GET", "/metrics"): "",
     ("GET", "/api/openapi.json"): "",
+    ("GET", "/api/docs"): "",
 }
 
 

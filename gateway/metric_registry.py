@@ -1,0 +1,38 @@
+"""Where metrics live, and what keeps their labels bounded (SEC-1)."""
+
+from functools import lru_cache
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+LABEL_VALUES_LIMIT = 64
+
+REGISTRY = CollectorRegistry()
+
+
+class BoundedLabel:
+    """Passes a bounded number of distinct values through; every further one becomes "other"."""
+
+    def __init__(self, limit: int = LABEL_VALUES_LIMIT) -> None:
+        self._limit = limit
+        self._seen: set[str] = set()
+
+    def __call__(self, value: str | None) -> str:
+        """Returns the label for a value: itself, "other", or "none" where there is no value."""
+        if not value:
+            return "none"
+        if value in self._seen:
+            return value
+        if len(self._seen) >= self._limit:
+            return "other"
+        self._seen.add(value)
+        return value
+
+
+_M = TypeVar("_M", Counter, Histogram)
+
+
+@lru_cache(maxsize=4_096)
+def child(metric: _M, *labels: str) -> _M:
+    """Returns a metric's time series of these labels; `labels()` takes a lock and checks each."""
+    return metric.labels(*labels)
