@@ -67,6 +67,7 @@ class Book:
         self._first_period_end_us = 0  # of all accounts
         self._seen: tuple[RouteState, ...] = ()
         self._oldest_us: int | None = None  # of the snapshots; None: to be found anew
+        self.observations = 0  # how often what is known of a snapshot has changed
 
     def set_quota(
         self,
@@ -120,12 +121,14 @@ class Book:
         self._states = {route_id: route.state() for route_id, route in self._routes.items()}
         self._outdated = set(self._routes)
         self._oldest_us = None
+        self.observations += 1
 
     def observe(self, snapshot: CapacitySnapshot) -> None:
         """Take a route's new snapshot; what was sent before it was observed is part of it."""
         route = self._routes[snapshot.route_id]
         route.snapshot = snapshot
         self._oldest_us = None
+        self.observations += 1
         self._outdated.add(route.route_id)
         if route.since:
             seen = [
@@ -171,6 +174,11 @@ class Book:
         """Return the tenant as a decision sees it at `now_us`, about a request of `tokens`."""
         self.give_back_due(now_us)
         return self._tenants[tenant_id].state(tenant_id, now_us, tokens)
+
+    def snapshot_of(self, route_id: str | None) -> CapacitySnapshot | None:
+        """Return a route's last snapshot; None where there is none, or no such route."""
+        route = None if route_id is None else self._routes.get(route_id)
+        return None if route is None else route.snapshot
 
     def route_states(self) -> tuple[RouteState, ...]:
         """Return every open route as a decision sees it, in the order they were opened."""
@@ -240,6 +248,15 @@ class Book:
     def hold_unknown_money(self, tenant_id: str, cost_pico: int) -> None:
         """Enter the money of an unknown from before a restart, whose room is given back already."""
         self._tenants[tenant_id].pending_pico += cost_pico
+
+    def settle_unknown(
+        self, reservation_id: str, tenant_id: str, cost_pico: int, spent_pico: int, *, at_us: int
+    ) -> None:
+        """Settle a resolved unknown: its money, and slot and KV where its bound is still to come."""
+        hold = self._holds.get(reservation_id)
+        if hold is not None:
+            self._give_back_room(hold)
+        self.settle_unknown_money(tenant_id, cost_pico, spent_pico, at_us=at_us)
 
     def settle_unknown_money(
         self, tenant_id: str, cost_pico: int, spent_pico: int, *, at_us: int

@@ -69,9 +69,7 @@ class Desk:
         self.configuration = configuration
         self.book = book
         self._filed_snapshots: dict[str, int] = {}  # route -> the revision the ledger has
-        self._looked_at: tuple[
-            RouteState, ...
-        ] = ()  # by the last decision; its snapshots are filed
+        self._looked_at = -1  # the book's observations at the last decision: they are filed
         self._route_texts = replay.RouteTexts()
 
     def snapshot_filed(self, route_id: str, revision: int) -> None:
@@ -84,7 +82,7 @@ class Desk:
             if isinstance(record, CapacitySnapshotRecord):
                 filed = self._filed_snapshots.get(record.route_id, -1)
                 self._filed_snapshots[record.route_id] = min(filed, record.revision - 1)
-                self._looked_at = ()
+                self._looked_at = -1
 
     def budget(self, submission: Submission, tenant_id: str) -> Budget:
         """Return the request's budget, gaps filled from the tenant and the model (BUD-2)."""
@@ -153,8 +151,7 @@ class Desk:
         decision = decide(request, configuration.candidates, context, policy)
         records: list[Record] = self.snapshots_to_file(states)
         records.append(self._decision_record(request, decision, tenant, states, now_us, rates))
-        chosen = next((s for s in states if s.route_id == decision.route_id), None)
-        snapshot = chosen.snapshot if chosen else None
+        snapshot = self.book.snapshot_of(decision.route_id)
         snapshot_revision = snapshot.revision if snapshot else None
         records.append(self._trace(request, decision, now_us, snapshot_revision, trace_id))
         if decision.status == "rejected" or decision.route_id is None:
@@ -198,13 +195,11 @@ class Desk:
     def snapshots_to_file(self, states: tuple[RouteState, ...]) -> list[Record]:
         """Return the snapshots that this decision saw and the ledger has not (SPEC 2)."""
         rows: list[Record] = []
-        filed, last = self._filed_snapshots, self._looked_at
-        if len(last) == len(states):
-            new = [state for was, state in zip(last, states, strict=True) if was is not state]
-        else:
-            new = list(states)
-        self._looked_at = states
-        for state in new:
+        filed = self._filed_snapshots
+        if self._looked_at == self.book.observations:
+            return rows
+        self._looked_at = self.book.observations
+        for state in states:
             snapshot = state.snapshot
             if snapshot is None or filed.get(state.route_id, -1) >= snapshot.revision:
                 continue
