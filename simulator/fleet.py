@@ -67,10 +67,14 @@ Route = Callable[[int, Loads], int | None]
 """From (position of the job in the workload, loads) to a replica, or None: shed."""
 
 
+def fewest_outstanding(outstanding: list[int]) -> int:
+    """Return the place of the fewest, the first of several: by this one the gateway serves, too."""
+    return outstanding.index(min(outstanding))
+
+
 def least_loaded(job: int, loads: Loads) -> int:
     """Return the replica with the fewest outstanding jobs, the first of several."""
-    outstanding = loads.outstanding
-    return outstanding.index(min(outstanding))
+    return fewest_outstanding(loads.outstanding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from ledger.records import Receipt, Record
 from ledger.statements import Appended
 from ledger.store import Store
 from simulator.engine import Replica
+from simulator.fleet import fewest_outstanding
 from simulator.scheduler import Finished, Job
 from simulator.timing import MAX_PS, PS_PER_US
 
@@ -77,7 +78,8 @@ class VirtualRoute:
         ]
 
     def least_loaded(self) -> VirtualReplica:
-        return min(self.replicas, key=lambda each: each.replica.outstanding)
+        outstanding = [each.replica.outstanding for each in self.replicas]
+        return self.replicas[fewest_outstanding(outstanding)]
 
 
 class Replay:

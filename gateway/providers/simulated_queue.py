@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from simulator.fair_queue import FairQueue, QueuePolicy, Waiting
+from simulator.fleet import fewest_outstanding
 from simulator.live import LiveClock, LiveReplica, TokenStream
 from simulator.scheduler import Finished, Job, Outcome
 from simulator.timing import PS_PER_MS, PS_PER_S
@@ -150,7 +151,8 @@ class FrontQueue:
             turn = self._queue.take(now_ps)
             if turn is None:
                 return
-            live = min(open_ones, key=lambda each: each.replica.outstanding)
+            outstanding = [live.replica.outstanding for live in open_ones]
+            live = open_ones[fewest_outstanding(outstanding)]
             self._left(turn.item).go(live, turn.rank_at(now_ps, AGEING_PS), now_ps)
 
     async def run(self) -> None:
