@@ -82,12 +82,13 @@ def lost(reason: str, leg: Leg) -> Unknown:
 
 
 def unsent(reason: str) -> Cancelled:
-    """Return the outcome of an attempt that its provider never had."""
+    """Return the outcome of an attempt that its provider never had: it costs nothing."""
     return Cancelled(
         reason=reason,
         usage=Usage(input_tokens=0, output_tokens=0),
         usage_source="counted",
         timings=Timings(cancel_ack_us=0),
+        sent=False,
     )
 
 

@@ -13,7 +13,7 @@ import orjson
 
 from gateway.desk import Weighed
 from gateway.policy.values import Route
-from gateway.providers.outcomes import Completed, Outcome, Rejected, Timings, Unknown, error_code
+from gateway.providers.outcomes import Completed, Outcome, Timings, Unknown, error_code, ran
 from ledger.money import int64
 from ledger.rate_lookup import Priced, price_told
 from ledger.rates import Cost, batch_priced
@@ -40,7 +40,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ran(self) -> bool:
-        return not isinstance(self.outcome, Rejected)
+        return ran(self.outcome)
 
 
 def primary(weighed: Weighed, outcome: Outcome, ended_at_us: int) -> Tried:
@@ -76,7 +76,7 @@ def priced_attempt(weighed: Weighed, tried: Tried) -> tuple[Cost, str | None]:
 
     By the rate of the service tier that the provider said, else by the standard one.
 
-    What a provider refused cost nothing, and where there is no price no key is named. Raises
+    What a provider refused or never had cost nothing, and where there is no price no key is named. Raises
     ValueError for a usage that can't be priced or whose cost no column could hold.
     """
     if not tried.ran:
@@ -104,7 +104,7 @@ def attempt_records(weighed: Weighed, tried: Tried) -> tuple[Record, ...]:
     What it is known to have generated is priced all the same. Raises ValueError as
     `priced_attempt`.
     """
-    request_id, outcome, ran = weighed.request.request_id, tried.outcome, tried.ran
+    request_id, outcome, may_have_run = weighed.request.request_id, tried.outcome, tried.ran
     cost, rate_key = priced_attempt(weighed, tried)
     attempt_id = f"{request_id}.{tried.ordinal}"
     rows: list[Record] = _cancel_events(request_id, attempt_id, outcome.timings, tried.ended_at_us)
@@ -117,14 +117,14 @@ def attempt_records(weighed: Weighed, tried: Tried) -> tuple[Record, ...]:
             outcome=outcome.status,
             provider_request_id=outcome.provider_request_id,
             error_code=error_code(outcome),
-            input_tokens=outcome.usage.input_tokens if ran else 0,
-            cached_input_tokens=outcome.usage.cached_input_tokens if ran else 0,
-            output_tokens=outcome.usage.output_tokens if ran else 0,
+            input_tokens=outcome.usage.input_tokens if may_have_run else 0,
+            cached_input_tokens=outcome.usage.cached_input_tokens if may_have_run else 0,
+            output_tokens=outcome.usage.output_tokens if may_have_run else 0,
             usage_source=outcome.usage_source,
             cost_pico=cost.total_pico,
             rate_key=rate_key,
-            usage_convention=outcome.usage_convention if ran else None,
-            usage_json=meters_json(outcome.usage.meters) if ran else None,
+            usage_convention=outcome.usage_convention if may_have_run else None,
+            usage_json=meters_json(outcome.usage.meters) if may_have_run else None,
             service_tier=outcome.service_tier or None,
         )
     )
@@ -237,7 +237,7 @@ def _receipt(
         itl_p95_us=itl.p95_us if itl else None,
         itl_max_us=itl.max_us if itl else None,
         e2e_us=ended_at_us - weighed.decided_at_us,
-        cancel_ack_us=timings.cancel_ack_us,
+        cancel_ack_us=tried.outcome.timings.cancel_ack_us if tried else None,
         cost_input_pico=cost.input_pico,
         cost_cached_input_pico=cost.cached_input_pico,
         cost_output_pico=cost.output_pico,

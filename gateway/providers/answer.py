@@ -213,6 +213,7 @@ class Answer:
             provider_request_id=self._provider_id,
             timings=replace(self._timings(), cancel_ack_us=took_us),
             reason=reason,
+            sent=sent,
         )
 
     def judged(self, verdict: Verdict, refused: tuple[str, ...] = ()) -> Outcome:

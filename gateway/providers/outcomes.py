@@ -107,10 +107,14 @@ class Failed(Outcome):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled(Outcome):
-    """Cancelled, and the backend said so. A cancel that nobody acknowledged is `Unknown`."""
+    """Cancelled, and the backend said so. A cancel that nobody acknowledged is `Unknown`.
+
+    `sent` False: its backend never had the request, so nothing ran and nothing is owed.
+    """
 
     status: ClassVar[EndState] = "cancelled"
     reason: str
+    sent: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,3 +128,10 @@ def error_code(outcome: Outcome) -> str | None:
     if isinstance(outcome, Rejected | Failed | Cancelled | Unknown):
         return outcome.reason
     return None
+
+
+def ran(outcome: Outcome) -> bool:
+    """Return whether a backend may have run anything of it: not what it refused or never had."""
+    if isinstance(outcome, Cancelled):
+        return outcome.sent
+    return not isinstance(outcome, Rejected)

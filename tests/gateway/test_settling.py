@@ -104,6 +104,23 @@ def test_what_a_provider_refused_costs_nothing_and_is_voided():
     assert (receipt.output_tokens, receipt.cost_total_pico, receipt.usage_source) == (0, 0, None)
 
 
+@pytest.mark.parametrize("reason", ["CLIENT_GONE", "SHUTDOWN"])
+def test_what_was_never_sent_owes_no_fixed_price_and_is_voided(reason):
+    """RTY-1, LED-6: a fixed price is one of requests that a provider had."""
+    fixed = rates(rate("fast-v2", fixed_pico=1_000_000), rate("long-context-v4"))
+    weighed = weigh(desk(rate_tables=(fixed,)))
+    sent = Cancelled(usage=USED, reason=reason)
+    never = Cancelled(
+        usage=Usage(input_tokens=0, output_tokens=0), reason=reason, sent=False,
+        timings=Timings(cancel_ack_us=0),
+    )  # fmt: skip
+    assert closing_records(weighed, sent, ENDED_US)[1].cost_fixed_pico == 1_000_000
+    rows, receipt = closing_records(weighed, never, ENDED_US)
+    assert (only(rows, Settlement).kind, only(rows, Settlement).cost_pico) == ("voided", 0)
+    assert (receipt.cost_total_pico, receipt.rate_key, receipt.status) == (0, None, "cancelled")
+    assert (receipt.cancel_ack_us, receipt.usage_source) == (0, None)
+
+
 def test_an_unknown_is_not_settled_and_its_receipt_says_what_is_known():
     rows, receipt = closed(Unknown(usage=USED, usage_source="estimated", reason="PROCESS_ENDED"))
     assert [row for row in rows if isinstance(row, Settlement)] == []
