@@ -236,8 +236,8 @@ class Driver:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for leg in run.running():
-            unsent_yet = leg.ordinal > 0 and leg.started_us is None
-            self._ended(run, leg, unsent(reason) if unsent_yet else lost(reason, leg))
+            never_had = leg.started_us is None
+            self._ended(run, leg, unsent(reason) if never_had else lost(reason, leg))
 
     async def _close_somehow(self, run: Run) -> Filed:
         """Close it, without a backend's own report where that can't be recorded."""
