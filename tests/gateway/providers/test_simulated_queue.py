@@ -87,9 +87,11 @@ class Backend:
         return [name for name, _, outcome in self.ended if isinstance(outcome, Completed)]
 
 
-def against(scenario: Callable[[Backend], Awaitable[None]], **settings: int) -> Backend:
+def against(
+    scenario: Callable[[Backend], Awaitable[None]], *, queue_limit: int = 64, replicas: int = 1
+) -> Backend:
     async def main() -> Backend:
-        backend = Backend(**settings)
+        backend = Backend(queue_limit=queue_limit, replicas=replicas)
         try:
             await scenario(backend)
         finally:
