@@ -25,6 +25,7 @@ from ledger.rates import Rate, RateTable, Usage, cost_of
 from ledger.rollups.projection import Rollups
 from ledger.store import Store
 from tests import factories
+from tests.sample_control import control_records
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED = 20_231_116
@@ -288,6 +289,7 @@ def fill(path: Path, *, count: int, end_us: int, span_us: int, seed: int = SEED)
     dice = random.Random(seed)
     with Store.open(path, projections=(Rollups(),)) as store:
         store.append(base_records()).result()
+        store.append(control_records(end_us, RELEASE)).result()
         for number in range(1, count + 1):
             at_us = end_us - span_us + span_us * number // count
             last = store.append(sample_records(number, at_us, dice))

@@ -38,6 +38,7 @@ NAMED = {  # pages whose path isn't their name
     "audit": "/health?audit=quick",
 }
 PAGES = (
+    "now", "slo/objective/interactive-queue", "slo/slices", "releases/rollout/assistant-v3/1",
     "receipts", "receipt", "degraded", "refused", "empty", "costs", "slo", "releases", "unknowns",
     "tenants", "audit-log", "reconciliation", "reconciliation-run", "routes", "policies", "policy",
     "policy-draft", "policies-compare", "rates", "rate-table", "rates-compare", "rates-history",
@@ -129,7 +130,7 @@ def _photograph(page: Page, path: str, name: str, theme: str, out: Path) -> None
         page.set_viewport_size({"width": width, "height": 900})
         page.goto(path)
         page.evaluate("document.fonts.ready")
-        page.screenshot(path=out / f"{name}-{width}-{theme}.png", full_page=True)
+        page.screenshot(path=out / f"{name.replace('/', '-')}-{width}-{theme}.png", full_page=True)
 
 
 if __name__ == "__main__":
