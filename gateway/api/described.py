@@ -245,6 +245,7 @@ DESCRIBED = MappingProxyType(
             summary="Shows where a request is, and its attempts.",
             tag="ledger",
             answer=shapes.RequestShape,
+            failures=(410,),
         ),
         ("POST", "/api/v1/requests/{id}/cancel"): Described(
             summary="Cancels a running request and says what became of the cancel.",
@@ -253,17 +254,22 @@ DESCRIBED = MappingProxyType(
             statuses=(200, 202),
         ),
         ("GET", "/api/v1/requests/{id}/receipt"): Described(
-            summary="Shows a request's current receipt.", tag="ledger", answer=shapes.ReceiptShape
+            summary="Shows a request's current receipt.",
+            tag="ledger",
+            answer=shapes.ReceiptShape,
+            failures=(410,),
         ),
         ("GET", "/api/v1/requests/{id}/decision"): Described(
             summary="Shows what was decided, or what would be by another policy or rate table.",
             tag="ledger",
+            failures=(410,),
             parameters=_named(("policy", "rates"), "decide again by this revision"),
         ),
         ("GET", "/api/v1/requests/{id}/proof"): Described(
             summary="Proves that a receipt stands in the ledger.",
             tag="ledger",
             answer=Proof,
+            failures=(410,),
             parameters=_named(("size", "root"), "of a checkpoint that was exported before"),
         ),
         ("GET", "/api/v1/costs"): Described(
@@ -310,14 +316,14 @@ DESCRIBED = MappingProxyType(
             tag="ledger",
             body=OutcomeBody,
             answer=shapes.OutcomesTaken,
-            failures=(409, 503),
+            failures=(409, 410, 503),
         ),
         ("POST", "/api/v1/outcomes"): Described(
             summary="Says what became of many answers: all are taken, or none.",
             tag="ledger",
             body=Bulk,
             answer=shapes.OutcomesTaken,
-            failures=(404, 409, 503),
+            failures=(404, 409, 410, 503),
         ),
         ("GET", "/api/v1/capabilities"): Described(
             summary="What can be relied on behind each route.", tag="ledger"

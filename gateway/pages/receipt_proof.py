@@ -16,7 +16,9 @@ def download(request: HttpRequest, request_id: str) -> HttpResponse:
     """The proof at the ledger's present size, checked before it is sent."""
     made = prove_receipt(ledger(), request_id)
     if isinstance(made, NoProof):
-        return render(request, "404.html", {"reason": f"No proof: {made.what}."}, status=404)
+        archived = made.code == "REQUEST_ARCHIVED"
+        context = {"reason": f"No proof: {made.what}.", "title": "Archived" if archived else ""}
+        return render(request, "404.html", context, status=410 if archived else 404)
     answer = HttpResponse(msgspec.json.encode(made) + b"\n", content_type="application/json")
     answer["Content-Disposition"] = 'attachment; filename="proof.json"'
     return answer

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
@@ -76,7 +75,7 @@ def focus(request: HttpRequest) -> HttpResponseBase:
     files = archives_of_period(ledger(), wanted.start_us, wanted.end_us)
     if files:
         what = f"Requests of this period are in {', '.join(files)}: export what came after them."
-        return render(request, "404.html", {"reason": what, "title": "Archived"}, status=410)
+        return _said(what, 410)
     return streamed(request, _charges(wanted, when.zone), name="focus.csv", content_type=CSV)
 
 
