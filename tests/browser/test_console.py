@@ -14,6 +14,7 @@ pytestmark = pytest.mark.browser
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 PATHS = (
+    "/now?follow=0",
     "/receipts",
     "/receipts?status=rejected",
     "/receipts?tenant=nobody",
@@ -24,6 +25,9 @@ PATHS = (
     "/slo",
     "/releases",
     "/receipts/req_unknown",
+    "/slo/objective/interactive-queue",
+    "/slo/slices?by=priority&within=1h",
+    "/releases/rollout/assistant-v3/1",
 )
 
 
