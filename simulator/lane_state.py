@@ -25,12 +25,13 @@ class PerLane:
 
     def __init__(self, values: Sequence[int]) -> None:
         self.values = np.array(values, np.int64)
-        self._uniform = bool((self.values == self.values[:1]).all())
+        uniform = bool((self.values == self.values[:1]).all())
+        self._shared = np.int64(self.values[0]) if uniform else None
 
     def __getitem__(self, lanes: Int64Array) -> Int64Array | np.int64:
         """Return the values of these lanes: an array as long as `lanes`, or one that broadcasts."""
-        if self._uniform:
-            return np.int64(self.values[0])
+        if self._shared is not None:
+            return self._shared
         values: Int64Array = self.values[lanes]
         return values
 
