@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from gateway.diagnosing import Moment
 from gateway.pages.formatting import duration, iso, percent, thousands, units
-from gateway.pages.slo_view import STATE_CHIPS, covers, drill_of, rate
+from gateway.pages.slo_view import STATE_CHIPS, covers, drill_of, length_of, rate
 from ledger.diagnosis import LEAST_REQUESTS, Finding, Picture
 from ledger.queries.proving import MARKS, Proof
 from ledger.records import ActionOverride, ControlAction, SloEvaluation
@@ -64,7 +64,7 @@ def objective(
         since_exactly=since_exactly,
         burn=""
         if burning is None
-        else f"{rate(burning.long.burn)} times its budget over {duration(burning.long.length_us)}",
+        else f"{rate(burning.long.burn)} times its budget over {length_of(burning.long.length_us)}",
         budget_left="NO_DATA" if left is None else percent(left.numerator, left.denominator),
         exhausted=_exhausted(status),
         action=definition.control_action,
@@ -153,6 +153,7 @@ class Action:
     actor: str
     at_us: int
     reason: str
+    evidence: str
     slo_id: str
 
     @property
@@ -172,6 +173,7 @@ def action(stored: Stored[ControlAction]) -> Action:
         actor=record.actor,
         at_us=record.acted_at_us,
         reason=record.reason,
+        evidence=record.evidence,
         slo_id=episode.partition("/")[0],
     )
 

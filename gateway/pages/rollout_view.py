@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.pages.formatting import duration, thousands
+from gateway.pages.formatting import thousands
+from gateway.pages.slo_view import length_of
 from ledger.records import RolloutEvaluation
 from ledger.release_gate import GateLine
 from ledger.rollouts import RATIOS, TAILS, Condition, Plan, Progress
@@ -207,7 +208,7 @@ def plan_facts(plan: Plan) -> tuple[tuple[str, str], ...]:
         ("Shares", ", ".join(f"{step / 10:g} %" for step in plan.steps_permille)),
         ("Assigned by", plan.key),
         ("Tails of", plan.priority or "every priority"),
-        ("Window", duration(plan.window_us)),
+        ("Window", length_of(plan.window_us)),
         ("Passes a step", str(plan.passes_per_step)),
         ("Rolled back after", f"{plan.consecutive} failing windows in a row"),
         ("Held after", f"{plan.inconclusive_limit} undecided windows in a row"),
@@ -216,7 +217,7 @@ def plan_facts(plan: Plan) -> tuple[tuple[str, str], ...]:
             f"{thousands(plan.baseline_minimum)} of the baseline, "
             f"{thousands(plan.canary_minimum)} of the canary",
         ),
-        ("Ends unpromoted after", duration(plan.deadline_us)),
+        ("Ends unpromoted after", length_of(plan.deadline_us)),
     )
 
 
