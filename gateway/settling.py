@@ -76,8 +76,8 @@ def priced_attempt(weighed: Weighed, tried: Tried) -> tuple[Cost, str | None]:
 
     By the rate of the service tier that the provider said, else by the standard one.
 
-    What a provider refused or never had cost nothing, and where there is no price no key is named. Raises
-    ValueError for a usage that can't be priced or whose cost no column could hold.
+    What a provider refused or never had cost nothing, and where there is no price no key is named.
+    Raises ValueError for a usage that can't be priced or whose cost no column could hold.
     """
     if not tried.ran:
         return NOTHING, None

@@ -154,3 +154,7 @@ class Ended:
 
     finish_reason: str | None  # stop | length | tool_calls | None where it did not finish
     filed: Filed
+    nothing_ran: bool = (
+        False  # no backend had any of its attempts, or each refused: nothing is owed
+    )
+    retry_after_ms: int | None = None  # as a backend that refused asked

@@ -163,7 +163,7 @@ class Calls:
             async for index, piece in pieces:
                 choices[index].take(piece)
                 if isinstance(piece, Ended):
-                    outcome = self._judged(answering.runs[index], piece)
+                    outcome = self._judged(answering.runs, index, piece)
                     if isinstance(outcome, Failure):
                         failure = outcome
                         break
@@ -204,7 +204,7 @@ class Calls:
                     written = chunks.role(index, first)
                     begun.add(index)
                 if isinstance(piece, Ended):
-                    ended = self._judged(runs[index], piece)
+                    ended = self._judged(runs, index, piece)
                     if isinstance(ended, Failure):
                         failure = ended
                         break
@@ -241,15 +241,22 @@ class Calls:
     def _receipts(self, filed: Sequence[Filed]) -> Receipts:
         return [(each.receipt, self._lookups.receipt(each)) for each in filed]
 
-    def _judged(self, run: Run, ended: Ended) -> Failure | tuple[str, Filed]:
-        """Returns the finish reason and the receipt of a whole answer, else the failure."""
+    def _judged(self, runs: Sequence[Run], index: int, ended: Ended) -> Failure | tuple[str, Filed]:
+        """Returns the finish reason and the receipt of a whole answer, else the failure.
+
+        Of several answers another one may have run, so it isn't said that nothing did.
+        """
         receipt = ended.filed.receipt
         if receipt.status == "completed" and ended.finish_reason is not None:
             return ended.finish_reason, ended.filed
         receipt_json = self._lookups.receipt(ended.filed)
-        return errors.of_ending(
-            run.request_id, receipt.status, receipt.terminal_error_code, receipt_json
-        )
+        code = receipt.terminal_error_code
+        request_id = runs[index].request_id
+        if ended.nothing_ran and len(runs) == 1:
+            return errors.of_nothing_run(
+                request_id, receipt.status, code, receipt_json, ended.retry_after_ms
+            )
+        return errors.of_ending(request_id, receipt.status, code, receipt_json)
 
 
 async def _write(request: Request, answering: Answering, written: bytes, *, more: bool) -> None:

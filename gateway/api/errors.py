@@ -14,6 +14,7 @@ import orjson
 
 from gateway.api.problems import Problem
 from gateway.policy.reasons import REASONS
+from gateway.policy.retrying import MISCONFIGURED, NOT_REACHED, OVERLOADED
 from gateway.submission import Refusal
 
 LEDGER_RETRY_AFTER_MS = 1_000
@@ -64,6 +65,10 @@ _ENDINGS = MappingProxyType(
 _DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
 _PENDING_ACTION = "Ask for the receipt by the request id; a retry would run it twice."
 _ENDED = "Look at the receipt before sending it again: it may have run."
+_RATE_LIMITED = "PROVIDER_RATE_LIMITED"
+_AGAIN = "Send it again later, under a new Idempotency-Key if it has one."
+_REPAIR = "Tell the operator: the route has to be repaired first."
+_CORRECT = "Correct the request: as it is, it would be refused again."
 
 # The field of a request that a limit is about, by the limit's name.
 _FIELDS = MappingProxyType(
@@ -187,7 +192,7 @@ def of_ending(
 ) -> Failure:
     """Returns the failure of an accepted request that ended without a whole answer (DLV-3).
 
-    None of them is retryable: the backend may have run it.
+    None of them is retryable: the backend may have run it. See `of_nothing_run`.
     """
     http_status, message = _ENDINGS.get(status, _ENDINGS["failed"])
     if error_code == _DEADLINE_EXCEEDED:
@@ -200,6 +205,37 @@ def of_ending(
         request_id=request_id,
         receipt=receipt,
     )
+
+
+def of_nothing_run(
+    request_id: str,
+    status: str,
+    error_code: str | None,
+    receipt: Mapping[str, Any],
+    retry_after_ms: int | None,
+) -> Failure:
+    """Returns the failure of an accepted request that no backend ran: it is owed nothing (RTY-1).
+
+    Where another moment may do it is a 429 or a 503 to be retried, after as long as the backend
+    asked. What it refused for the request or the route is not.
+    """
+    failure = of_ending(request_id, status, error_code, receipt)
+    if error_code in OVERLOADED or error_code in NOT_REACHED:
+        message = (
+            "The backend had no room for it"
+            if error_code in OVERLOADED
+            else ("The backend could not be reached")
+        )
+        failure = replace(
+            failure, status=429 if error_code == _RATE_LIMITED else 503, retryable=True,
+            retry_after_ms=retry_after_ms, message=message, caller_action=_AGAIN,
+        )  # fmt: skip
+    elif status == "failed":
+        action = _REPAIR if error_code in MISCONFIGURED else _CORRECT
+        failure = replace(failure, message="The backend refused it", caller_action=action)
+    else:
+        failure = replace(failure, message=failure.message.rstrip("."), caller_action=_AGAIN)
+    return replace(failure, message=f"{failure.message}: nothing ran, and nothing is owed.")
 
 
 def openai_body(failure: Failure) -> bytes:

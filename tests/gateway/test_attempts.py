@@ -35,6 +35,23 @@ def steps_of(fleet, end) -> list[tuple]:
         )
 
 
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [(refusing(retry_after_ms=7_000), (True, 7_000)), (failing, (False, None)),
+     (losing_sight, (False, None))],
+)  # fmt: skip
+def test_an_end_says_whether_anything_ran_and_when_to_come_again(fleet, plan, told):
+    """RTY-1: of what was refused, the provider's own Retry-After."""
+    with_rules(fleet.ledger, AttemptRules())
+
+    async def play(on):
+        return (await on.pieces(await on.admitted()))[1]
+
+    with stage(fleet.ledger, planned(plan)) as on:
+        end = asyncio.run(play(on))
+    assert (end.nothing_ran, end.retry_after_ms) == told
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_what_is_known_not_to_have_run_is_retried_and_the_retry_is_an_attempt(fleet, stream):
     """RTY-1: both attempts are rows, the first one's reservation is void, the answer is whole."""

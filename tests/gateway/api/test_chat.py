@@ -1,5 +1,7 @@
 """POST /v1/chat/completions over a journey that does as it is told (DLV-1, DLV-2, DLV-5, DLV-6)."""
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.submission import Delta, Refusal
@@ -129,6 +131,34 @@ def test_each_bad_end_has_its_status_and_is_not_to_be_retried(client, status, co
     reply = client.chat()
     assert (reply.status, reply.error["retryable"]) == (http_status, False)
     assert reply.error["code"] == (code or "FAILED")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "http_status", "retried", "action"),
+    [
+        ("failed", "PROVIDER_OVERLOADED", 503, True, "Send it again later"),
+        ("failed", "PROVIDER_RATE_LIMITED", 429, True, "Send it again later"),
+        ("failed", "PROVIDER_UNREACHABLE", 503, True, "Send it again later"),
+        ("failed", "PROVIDER_REFUSED", 502, False, "Correct the request"),
+        ("failed", "PROVIDER_CREDENTIAL_REFUSED", 502, False, "Tell the operator"),
+        ("cancelled", "DEADLINE_EXCEEDED", 504, False, "Send it again later"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_where_nothing_ran_the_caller_is_told_so_and_when_to_try_again(
+    client, status, code, http_status, retried, action, stream
+):
+    """RTY-1, DLV-3: the receipt's end state stays; a refusal is told as one."""
+    end = ended(None, status=status, terminal_error_code=code)
+    client.gateway.journey.pieces = [replace(end, nothing_ran=True, retry_after_ms=7_001)]
+    reply = client.chat(stream=stream)
+    assert (reply.status, reply.error["retryable"]) == (http_status, retried)
+    assert reply.headers["x-should-retry"] == ("true" if retried else "false")
+    assert reply.headers.get("retry-after") == ("8" if retried else None)
+    assert "nothing ran, and nothing is owed" in reply.error["message"]
+    assert "may have run" not in reply.error["message"]
+    assert reply.error["caller_action"].startswith(action)
+    assert reply.json["receipt"]["status"] == status
 
 
 def test_an_end_that_could_not_be_recorded_is_no_answer(client):
