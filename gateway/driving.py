@@ -80,7 +80,14 @@ class Driver:
             run.ended.set()
         outcome = run.answering.outcome
         finish_reason = outcome.finish_reason if isinstance(outcome, Completed) else None
-        run.pieces.append(Ended(finish_reason=finish_reason, filed=filed))
+        run.pieces.append(
+            Ended(
+                finish_reason=finish_reason,
+                filed=filed,
+                nothing_ran=not any(leg.tried().ran for leg in run.legs),
+                retry_after_ms=outcome.retry_after_ms if isinstance(outcome, Rejected) else None,
+            )
+        )
 
     def cancel(self, run: Run, reason: str) -> None:
         """Pass a cancel on to every attempt that runs; the first reason stays."""
