@@ -252,7 +252,7 @@ class Book:
     def settle_unknown(
         self, reservation_id: str, tenant_id: str, cost_pico: int, spent_pico: int, *, at_us: int
     ) -> None:
-        """Settle a resolved unknown: its money, and slot and KV where its bound is still to come."""
+        """Settle a resolved unknown: its money, and its room where the bound is still to come."""
         hold = self._holds.get(reservation_id)
         if hold is not None:
             self._give_back_room(hold)

@@ -333,8 +333,14 @@ class Driver:
                 book.leave_unknown(leg.hold, self._bound_us(run))
 
     def _bound_us(self, run: Run) -> int:
+        """When a lost attempt is over for certain: as long as it was predicted to take, at most.
+
+        A caller's deadline may be days away, and says nothing of how long a backend is busy.
+        """
         weighed = run.weighed
-        return weighed.decided_at_us + weighed.request.budget.deadline_us + UNKNOWN_BOUND_US
+        ends_us = weighed.decided_at_us + weighed.request.budget.deadline_us
+        predicted_us = self._clock.now_us() + (weighed.decision.e2e_us or 0)
+        return min(ends_us, predicted_us) + UNKNOWN_BOUND_US
 
     async def _commit_patiently(self, run: Run, rows: tuple[Record, ...]) -> tuple[Appended, ...]:
         """Try until the ledger takes the rows; the caller is told early that its end is pending."""

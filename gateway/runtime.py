@@ -262,8 +262,8 @@ class Runtime:
             elif isinstance(record, Settlement):
                 held = holds.reservation(connection, record.reservation_id)
                 if held is not None:
-                    desk.book.settle_unknown_money(
-                        held.tenant_id, held.cost_pico, record.cost_pico,
+                    desk.book.settle_unknown(
+                        held.reservation_id, held.tenant_id, held.cost_pico, record.cost_pico,
                         at_us=record.settled_at_us,
                     )  # fmt: skip
 

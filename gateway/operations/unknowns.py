@@ -1,5 +1,6 @@
 """Open unknowns settled: on what a provider or an invoice says, or by a named person (LED-6)."""
 
+import re
 from typing import ClassVar
 
 import msgspec
@@ -16,6 +17,8 @@ from ledger.records import Settlement
 from ledger.usage.reading import TIER_LIMIT_CHARS
 
 TOKENS_LIMIT = 10**9
+TEXT_LIMIT_CHARS = 500
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 
 class ResolveUnknown(Operation, frozen=True, kw_only=True):
@@ -69,7 +72,27 @@ class ResolveUnknown(Operation, frozen=True, kw_only=True):
             evidence=self.evidence,
         )
 
+    def _unclear(self) -> Refused | None:
+        """What contradicts itself, or is no code and no reference."""
+        counted = bool(self.input_tokens or self.output_tokens or self.cached_input_tokens)
+        if counted and self.became in ("not_run", "written_off"):
+            message = f"Tokens are of what ran; {self.became} takes none."
+            return Refused(code="UNUSABLE_USAGE", message=message)
+        if self.error_code is not None and not _CODE.fullmatch(self.error_code):
+            message = "An error_code is of capitals, digits and _, at most 64: PROVIDER_FAILED."
+            return Refused(code="INVALID_REQUEST", message=message)
+        texts = (self.evidence, self.provider_request_id or "")
+        if any(len(text) > TEXT_LIMIT_CHARS or not text.isprintable() for text in texts):
+            message = (
+                f"evidence and provider_request_id are one line of {TEXT_LIMIT_CHARS} at most."
+            )
+            return Refused(code="INVALID_REQUEST", message=message)
+        return None
+
     def _found(self, one: OpenUnknown) -> Found | Refused:
+        unclear = self._unclear()
+        if unclear is not None:
+            return unclear
         ran = self.became in ("completed", "cancelled", "failed")
         if ran and not self.evidence.strip():
             message = "Name the evidence that it ran: an invoice line, a provider's log or answer."

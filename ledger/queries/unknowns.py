@@ -32,7 +32,7 @@ WHERE (e.outcome = 'unknown' OR (e.outcome IS NULL AND r.status = 'unknown'))
 _LIST = f"""
 SELECT a.attempt_id, v.request_id, v.tenant_id, a.kind, a.route_id, a.provider_kind,
   coalesce(e.at_us, r.ended_at_us), coalesce(e.error_code, r.terminal_error_code),
-  e.provider_request_id, r.status, v.cost_pico
+  e.provider_request_id, r.status, v.cost_pico, r.policy_revision, coalesce(e.output_tokens, 0)
 {_OPEN} ORDER BY h.seq LIMIT :limit
 """
 _SUM = f"SELECT count(*), sum(v.cost_pico >> 32), sum(v.cost_pico & 4294967295) {_OPEN}"
@@ -53,6 +53,8 @@ class Listed:
     provider_request_id: str | None
     request_status: str  # unknown, or how the request ended beside it
     held_pico: int
+    policy_revision: str  # under which it was sent
+    output_tokens: int  # that were seen of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

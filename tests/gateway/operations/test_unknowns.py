@@ -2,24 +2,31 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import sqlite3
 
+import msgspec
 import pytest
 
 from gateway.configuration import load
+from gateway.demo.fleet import policy as demo_policy
 from gateway.enquiries import Enquiries, operation_of
 from gateway.operations import anywhere
 from gateway.operations.base import Actor, Done, Refused
 from gateway.operations.executor import Executor
 from gateway.operations.unknowns import ResolveUnknown
 from gateway.providers.outcomes import Completed, Failed, Outcome, Rejected, Unknown
+from gateway.resolving import Found as Became
+from gateway.resolving import resolution
 from ledger.invariants import audit
 from ledger.queries.dossier import dossier
-from ledger.queries.unknowns import at_risk, open_unknowns
-from ledger.rates import Usage
+from ledger.queries.holds import reservation
+from ledger.queries.unknowns import at_risk, open_unknown, open_unknowns
+from ledger.rates import Rate, RateTable, Usage
 from ledger.reading import connect_read_only
-from ledger.records import Settlement
+from ledger.records import RoutePolicyRecord, Settlement
 from ledger.rollups.rebuild import first_difference, rebuild
+from ledger.store import Store
 from tests.gateway.attempts import completing, losing_sight, planned, played
 from tests.gateway.scripted import ScriptedProvider, stage
 from tests.system.watching import assert_sound
@@ -144,6 +151,11 @@ def test_an_unknown_beside_an_answer_corrects_what_the_answer_cost_beside_it(fle
             {"became": "failed", "evidence": "l", "input_tokens": 1, "cached_input_tokens": 2},
             "UNUSABLE_USAGE",
         ),
+        ({"became": "not_run", "output_tokens": 5}, "UNUSABLE_USAGE"),
+        ({"became": "written_off", "input_tokens": 5}, "UNUSABLE_USAGE"),
+        ({"became": "not_run", "error_code": "lower case"}, "INVALID_REQUEST"),
+        ({"became": "not_run", "evidence": "x" * 501}, "INVALID_REQUEST"),
+        ({"became": "not_run", "evidence": "two\nlines"}, "INVALID_REQUEST"),
     ],
 )
 def test_a_resolution_without_what_it_needs_is_refused_and_nothing_changes(fleet, fields, code):
@@ -188,6 +200,24 @@ class Answering(ScriptedProvider):
 USED = Usage(input_tokens=7, output_tokens=3)
 
 
+async def asked_once(fleet, on, provider):
+    """(settled by a first pass, by one at the same time, the settlements that were applied)."""
+    followed = []
+
+    async def apply(records):
+        followed.extend(records)
+
+    reader = connect_read_only(fleet.ledger)
+    executor = Executor(store=on.store, reader=lambda: reader, clock=on.clock, apply=apply)
+    enquiries = Enquiries(
+        executor=executor, providers={"simulator": provider}, reader=lambda: reader,
+        route_of=load(reader).routes.get, clock=on.clock,
+    )  # fmt: skip
+    first, second = await enquiries.ask_once(), await enquiries.ask_once()
+    reader.close()
+    return first, second, [row for row in followed if isinstance(row, Settlement)]
+
+
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
@@ -204,24 +234,8 @@ def test_PRV_3_what_a_provider_says_settles_an_unknown_and_nothing_else_does(fle
     request_id = lost(fleet).receipt.request_id
     provider = Answering(answer)
 
-    async def ask(on):
-        followed = []
-
-        async def apply(records):
-            followed.extend(records)
-
-        reader = connect_read_only(fleet.ledger)
-        executor = Executor(store=on.store, reader=lambda: reader, clock=on.clock, apply=apply)
-        enquiries = Enquiries(
-            executor=executor, providers={"simulator": provider}, reader=lambda: reader,
-            route_of=load(reader).routes.get, clock=on.clock,
-        )  # fmt: skip
-        first, second = await enquiries.ask_once(), await enquiries.ask_once()
-        reader.close()
-        return first, second, [row for row in followed if isinstance(row, Settlement)]
-
     with stage(fleet.ledger, planned(losing_sight)) as on:
-        first, second, settled = asyncio.run(ask(on))
+        first, second, settled = asyncio.run(asked_once(fleet, on, provider))
     assert len(provider.asked) == 1  # not again before its wait is over
     assert provider.asked[0][1] == f"{request_id}.0"
     assert (first, second, len(settled)) == ((1, 0, 1) if status else (0, 0, 0))
@@ -235,3 +249,85 @@ def test_no_answer_of_a_provider_resolves_to_a_person_s_write_off(fleet):
         operation = operation_of(one, outcome)
         assert operation is not None
         assert operation.became != "written_off"
+
+
+def test_a_backend_that_took_the_route_s_place_is_not_asked(fleet):
+    """PRV-3: its word about another's request would be no evidence."""
+    request_id = lost(fleet).receipt.request_id
+    body = demo_policy()
+    moved = msgspec.structs.replace(
+        body,
+        revision="policy-moved",
+        routes=tuple(
+            msgspec.structs.replace(route, address="sim:llama-3.1-8b-rtx4090?kv_blocks=3000")
+            for route in body.routes
+        ),
+    )
+    with Store.open(fleet.ledger) as store:
+        record = RoutePolicyRecord(
+            revision=moved.revision, body_json=msgspec.json.encode(moved).decode(),
+            published_at_us=1, published_by="tests",
+        )  # fmt: skip
+        store.append((record,)).result()
+    provider = Answering(Completed(usage=USED, finish_reason="stop"))
+    with stage(fleet.ledger, planned(losing_sight)) as on:
+        assert asyncio.run(asked_once(fleet, on, provider))[0] == 0
+    assert provider.asked == []
+    assert found(fleet, request_id).current.record.status == "unknown"
+
+
+def test_an_answer_with_fewer_tokens_than_were_seen_speaks_of_something_else(fleet):
+    lost(fleet)
+    (one,) = unknowns(fleet)
+    seen = dataclasses.replace(one, output_tokens=4)
+    assert operation_of(seen, Completed(usage=USED, finish_reason="stop")) is None
+    assert operation_of(one, Completed(usage=USED, finish_reason="stop")) is not None
+
+
+def test_LED_6_a_settled_unknown_gives_back_its_slot_and_kv_at_once(fleet):
+    """However far away the bound of its hold is."""
+    with stage(fleet.ledger, planned(losing_sight)) as on:
+
+        async def one_lost():
+            run = await on.admitted(side_effects=True, deadline_ms=604_800_000)
+            return await on.pieces(run)
+
+        _, end = asyncio.run(one_lost())
+        receipt, book = end.filed.receipt, on.journey.desk.book
+        held = on.held()
+        assert (held[0], held[2]) == (1, receipt.cost_estimated_pico)
+        with contextlib.closing(connect_read_only(fleet.ledger)) as reader:
+            reserved = reservation(reader, receipt.request_id)
+        book.settle_unknown(
+            receipt.request_id, reserved.tenant_id, reserved.cost_pico, 7, at_us=on.clock.now_us()
+        )
+        assert on.held() == (0, 0, 0)
+
+
+def test_LED_6_a_lost_attempt_of_a_patient_caller_is_bound_by_what_it_was_predicted_to_take(fleet):
+    with stage(fleet.ledger, planned(losing_sight)) as on:
+
+        async def one_lost():
+            run = await on.admitted(side_effects=True, deadline_ms=604_800_000)
+            return await on.pieces(run)
+
+        asyncio.run(one_lost())
+        book = on.journey.desk.book
+        book.give_back_due(on.clock.now_us() + 3_600_000_000)
+        assert on.held()[:2] == (0, 0)
+
+
+def test_LED_6_a_resolution_is_priced_by_the_rate_of_its_provider(fleet):
+    """A rate may be for one provider alone: it holds for what is settled later, too."""
+    request_id = lost(fleet).receipt.request_id
+    with contextlib.closing(connect_read_only(fleet.ledger)) as reader:
+        one = open_unknown(reader, f"{request_id}.0")
+    assert one is not None
+    rate = Rate(
+        key=one.attempt.route_id, provider=one.attempt.provider_kind, fixed_pico=10**11,
+        input_micro_per_mtok=0, output_micro_per_mtok=0, cached_input_micro_per_mtok=0,
+    )  # fmt: skip
+    table = RateTable(version="r", effective_from_us=0, currency="units", rates=(rate,))
+    rows, receipt = resolution(one, Became(became="completed", usage=USED), table, "", 1, "tests")
+    assert receipt.cost_total_pico == 10**11
+    assert [row.cost_pico for row in rows if isinstance(row, Settlement)] == [10**11]
