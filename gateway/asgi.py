@@ -17,6 +17,7 @@ from django.conf import settings  # noqa: E402  (Django must be set up first)
 from gateway.api.application import api_application, handles  # noqa: E402
 from gateway.api.ports import Ports  # noqa: E402
 from gateway.clock import SystemClock  # noqa: E402
+from gateway.pages.body_limit import within_limit  # noqa: E402
 from gateway.runtime import Runtime  # noqa: E402
 
 Scope = MutableMapping[str, Any]
@@ -39,7 +40,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     elif scope["type"] == "http" and handles(scope["path"]):
         await api(scope, receive, send)
     else:
-        await django_application(scope, receive, send)
+        await within_limit(django_application, scope, receive, send)
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

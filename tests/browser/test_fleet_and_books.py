@@ -114,7 +114,7 @@ def test_a_draft_that_is_no_toml_is_refused_on_a_page_that_leads_back(operator_p
     page = operator_page
     page.goto("/policies/revision/policy-7")
     page.get_by_text("Draft a new policy from this").click()
-    page.get_by_label("Revision").fill("policy-9")
+    page.get_by_role("textbox", name="Revision", exact=True).fill("policy-9")
     page.get_by_label("Policy, as TOML").fill("routes = [")
     page.get_by_role("button", name="Keep the draft").click()
     expect(page.get_by_role("alert")).to_contain_text("policy is no TOML: line 1")
