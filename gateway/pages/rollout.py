@@ -22,7 +22,7 @@ from ledger import release_gate
 from ledger.power_table import EFFECTS, POWER
 from ledger.queries import configuration
 from ledger.queries import rollouts as stored
-from ledger.records import ReleaseRecord, RolloutEvaluation, RolloutRecord
+from ledger.records import EvaluationResult, ReleaseRecord, RolloutEvaluation, RolloutRecord
 from ledger.release_gate import Release
 from ledger.rollouts import Plan, plan_hash
 
@@ -85,10 +85,12 @@ def releases_of(connection: sqlite3.Connection) -> list[dict[str, object]]:
 
 def _gated(connection: sqlite3.Connection, release_id: str) -> dict[str, object] | None:
     found = stored.release(connection, release_id)
-    return found and _with_gate(found, configuration.evaluations(connection)[0])
+    if found is None:
+        return None
+    return _with_gate(found, configuration.evaluations(connection)[0])
 
 
-def _with_gate(record: ReleaseRecord, evidence: list[object]) -> dict[str, object]:
+def _with_gate(record: ReleaseRecord, evidence: list[EvaluationResult]) -> dict[str, object]:
     bundle = msgspec.json.decode(record.body_json, type=Release)
     lines = release_gate.gate(bundle, evidence)
     return {
