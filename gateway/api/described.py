@@ -227,7 +227,10 @@ DESCRIBED = MappingProxyType(
             failures=(410, 499, 502, 504),
         ),
         ("GET", "/api/v1/requests/{id}/trace"): Described(
-            summary="Shows what was observed of a request.", tag="ledger", answer=shapes.TraceShape
+            summary="Shows what was observed of a request.",
+            tag="ledger",
+            answer=shapes.TraceShape,
+            failures=(410,),
         ),
         ("GET", "/api/v1/receipts"): Described(
             summary="Lists current receipts, newest first.",

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from gateway.api import errors
+from gateway.api.absent import NO_RECEIPT, absent
 from gateway.api.auth import SCOPE_REPORTS
 from gateway.api.http import Request, Response
 from gateway.api.native import ID_LIMIT_CHARS
@@ -78,12 +79,11 @@ class Lists:
 
     async def trace(self, request: Request, caller: Caller) -> Response:
         """What was observed of one request, oldest first; no text of it."""
-        shown = None
-        if len(request.parameter) <= ID_LIMIT_CHARS:
-            shown = await asyncio.to_thread(self._trace, caller.tenant_id, request.parameter)
-        if shown is None:
-            message = "There is no such request, or none with a receipt yet."
-            return failed_natively(errors.of_http("NOT_FOUND", message))
+        if len(request.parameter) > ID_LIMIT_CHARS:
+            return failed_natively(errors.of_http("NOT_FOUND", NO_RECEIPT))
+        shown = await asyncio.to_thread(self._trace, caller.tenant_id, request.parameter)
+        if isinstance(shown, errors.Failure):
+            return failed_natively(shown)
         return Response(body=orjson.dumps(shown))
 
     async def _page(self, query: Query, read: Any) -> Response:
@@ -121,10 +121,10 @@ class Lists:
             "next": f"{rows[-1].record.observed_at_us}.{rows[-1].seq}" if more else None,
         }
 
-    def _trace(self, tenant_id: str, request_id: str) -> dict[str, Any] | None:
+    def _trace(self, tenant_id: str, request_id: str) -> dict[str, Any] | errors.Failure:
         found = dossier(self._ports.reader(), request_id)
         if found is None or found.current.record.tenant_id != tenant_id:
-            return None
+            return absent(self._ports.reader(), tenant_id, request_id)
         events = [_trace_event(each.record) for each in found.trace_events]
         return {"request_id": request_id, "events": events}
 

@@ -18,6 +18,11 @@ OPEN = 5  # of them: its unknown is open
 SHARED = (6, 7)  # of them: they serve one task
 YOUNG = range(31, 36)  # accepted in February 2026
 LATER_US = 80 * DAY_US
+OF_NO_REQUEST = (
+    r.ActionOverride, r.CurrencyRate, r.Discrepancy, r.Draft, r.Invoice, r.InvoiceLine,
+    r.Notification, r.PeriodLock, r.PredictionRevision, r.Reconciliation, r.ReconciliationSignOff,
+    r.ReleaseRecord, r.RolloutEvaluation, r.RolloutRecord, r.SloEvaluation,
+)  # fmt: skip
 
 
 def moved_on(record, by_us):
@@ -65,6 +70,15 @@ def fill(path):
                 store.append(commit).result()
         for number in (1, 2, *SHARED, 31):
             store.append([outcome(number)]).result()
+        store.append(
+            [
+                *(factories.any_record(kind) for kind in OF_NO_REQUEST),
+                factories.api_key_revocation(),
+                factories.evaluation(),
+                factories.capacity_snapshot(),
+                factories.any_record(r.AttemptDecision, request_id=factories.request_id(1)),
+            ]
+        ).result()
 
 
 def outcome(number):
