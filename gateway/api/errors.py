@@ -65,6 +65,7 @@ _ENDINGS = MappingProxyType(
 _DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
 _PENDING_ACTION = "Ask for the receipt by the request id; a retry would run it twice."
 _ENDED = "Look at the receipt before sending it again: it may have run."
+_OPEN_UNKNOWN = "Ask for its receipt until it is resolved; under a new key it may run twice."
 _RATE_LIMITED = "PROVIDER_RATE_LIMITED"
 _AGAIN = "Send it again later, under a new Idempotency-Key if it has one."
 _REPAIR = "Tell the operator: the route has to be repaired first."
@@ -125,6 +126,18 @@ def http_codes() -> tuple[tuple[str, int, str], ...]:
     """Returns each of HTTP's own codes, and those of endings, with its status and advice."""
     own = [(code, status, action) for code, (status, action) in _OF_HTTP.items()]
     return (*own, ("RECEIPT_PENDING", 504, _PENDING_ACTION), (_DEADLINE_EXCEEDED, 504, _ENDED))
+
+
+def not_retained(message: str, request_id: str, receipt: Mapping[str, Any] | None) -> Failure:
+    """Returns the failure of an output that isn't kept; of an unknown, what that means (PRV-3)."""
+    failure = of_http("OUTPUT_NOT_RETAINED", message)
+    if receipt is not None and receipt["status"] == "unknown":
+        failure = replace(
+            failure,
+            message=f"{message} Its end is unknown: it may have run, and its money stays held.",
+            caller_action=_OPEN_UNKNOWN,
+        )
+    return replace(failure, request_id=request_id, receipt=receipt)
 
 
 def ledger_unavailable(request_id: str | None = None) -> Failure:

@@ -89,8 +89,6 @@ def _kept(runs: Sequence[Run]) -> tuple[bool, int]:
 
 def _not_retained(ports: Ports, request_id: str) -> Failure:
     found = dossier(ports.reader(), request_id)
-    failure = errors.of_http(
-        "OUTPUT_NOT_RETAINED", "The request of this Idempotency-Key is over; its output isn't kept."
-    )
     receipt = dossier_receipt_json(found) if found else None
-    return replace(failure, request_id=request_id, receipt=receipt)
+    message = "The request of this Idempotency-Key is over; its output isn't kept."
+    return errors.not_retained(message, request_id, receipt)

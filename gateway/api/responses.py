@@ -134,9 +134,8 @@ def no_longer_kept(ports: Ports, tenant_id: str, request_id: str | None) -> Resp
     found = dossier(ports.reader(), request_id) if request_id else None
     if found is None or found.current.record.tenant_id != tenant_id:
         return failed(errors.of_http("NOT_FOUND", "There is no such response."))
-    failure = errors.of_http("OUTPUT_NOT_RETAINED", "The request is over; its output isn't kept.")
-    receipt = dossier_receipt_json(found)
-    return failed(replace(failure, request_id=request_id, receipt=receipt))
+    message, receipt = "The request is over; its output isn't kept.", dossier_receipt_json(found)
+    return failed(errors.not_retained(message, found.current.record.request_id, receipt))
 
 
 def _error(code: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ its id, and kept in memory alone (LED-5). Failures are problems of RFC 9457.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import orjson
 
@@ -72,9 +71,8 @@ class Submit(Calls):
         found = dossier(self._ports.reader(), request_id)
         if found is None or found.current.record.tenant_id != tenant_id:
             return self.failed(errors.of_http("NOT_FOUND", "There is no such request."))
-        failure = errors.of_http("OUTPUT_NOT_RETAINED", "The request's output isn't kept.")
-        receipt = dossier_receipt_json(found)
-        return self.failed(replace(failure, request_id=request_id, receipt=receipt))
+        message, receipt = "The request's output isn't kept.", dossier_receipt_json(found)
+        return self.failed(errors.not_retained(message, request_id, receipt))
 
 
 def _output(request_id: str) -> bytes:

@@ -164,7 +164,7 @@ class Answer:
             reason, temporary = self._failure
         elif self._finish is not None:
             reason, temporary = NOT_FINISHED.get(self._finish, FINISH_UNKNOWN), False
-        elif cleanly:
+        elif cleanly or self.done:  # [DONE] is an end, however the connection closes
             reason, temporary = NO_FINISH, True
         else:
             return self.unknown(CONNECTION_LOST)

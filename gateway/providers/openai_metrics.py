@@ -1,8 +1,8 @@
 """A backend's own metrics, in Prometheus' text format, as a capacity snapshot (SCH-2). Pure.
 
 vLLM's and SGLang's names are known. What a backend doesn't tell is bounded from above: waiting
-requests count with the mean prompt, or with the longest that the route takes; the oldest wait is
-the time since nobody waited.
+requests count with the mean prompt, or with the longest that the route takes; of the oldest wait
+see `QueueBound`.
 """
 
 import math
@@ -16,6 +16,7 @@ _WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs")
 _RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs")
 _KV_SHARE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage")
 _GENERATED = ("vllm:generation_tokens_total", "sglang:generation_tokens_total")
+_FINISHED = ("vllm:request_success_total", "sglang:num_requests_total")
 _PROMPT_TOKENS = ("vllm:request_prompt_tokens_sum",)
 _PROMPTS = ("vllm:request_prompt_tokens_count",)
 _USED: Mapping[str, str] = MappingProxyType(
@@ -23,13 +24,17 @@ _USED: Mapping[str, str] = MappingProxyType(
         name: kind
         for kind, names in (
             ("waiting", _WAITING), ("running", _RUNNING), ("kv_share", _KV_SHARE),
-            ("generated", _GENERATED), ("prompt_tokens", _PROMPT_TOKENS), ("prompts", _PROMPTS),
+            ("generated", _GENERATED), ("finished", _FINISHED),
+            ("prompt_tokens", _PROMPT_TOKENS), ("prompts", _PROMPTS),
         )
         for name in names
     }
 )  # fmt: skip
-_LINE = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{[^\n]*\})?\s+(\S+)(?:\s+-?\d+)?\s*")
+_LINE = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(\{[^\n]*\})?\s+(\S+)(?:\s+-?\d+)?\s*")
+_ABORTED = 'finished_reason="abort"'
+"""Of a finished request: it may have left the queue from any place, so it shows no progress."""
 COUNT_LIMIT = 2**53
+MARKS_LIMIT = 600  # ten minutes of readings
 
 
 def read_metrics(text: bytes) -> dict[str, list[float]]:
@@ -42,15 +47,46 @@ def read_metrics(text: bytes) -> dict[str, list[float]]:
     for line in text.decode("utf-8", "replace").splitlines():
         match = _LINE.fullmatch(line)
         kind = _USED.get(match[1]) if match else None
-        if match is None or kind is None:
+        if match is None or kind is None or (kind == "finished" and _ABORTED in (match[2] or "")):
             continue
         try:
-            value = float(match[2])
+            value = float(match[3])
         except ValueError:
             continue
         if 0 <= value <= COUNT_LIMIT:
             values.setdefault(kind, []).append(value)
     return values
+
+
+class QueueBound:
+    """How long the longest-waiting request can have waited, of a queue that is first in, first out.
+
+    Since a reading at which W waited, those that left the queue are those that finished and those
+    that run more. Once they are W, nobody of then waits any more: the oldest wait is at most the
+    time since that reading. Without a count of the finished, that is mostly the time since nobody
+    waited. Of several engines it holds of all together.
+    """
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[int, int, float]] = []  # when, how many waited, left until then
+        self._finished = 0.0
+
+    def take(self, now_us: int, waiting: int, running: float, finished: float) -> int:
+        """Add a reading; return the bound in µs, 0 of the first and of a restarted backend."""
+        if finished < self._finished:
+            self._marks.clear()
+        self._finished = finished
+        left, marks = finished + running, self._marks
+        marks.append((now_us, waiting, left))
+        gone = [
+            place
+            for place, (_, waited, before) in enumerate(marks)
+            if not waited or left - before >= waited
+        ]
+        del marks[: gone[-1] if gone else 0]
+        if len(marks) > MARKS_LIMIT:
+            del marks[1]  # which can only make the bound longer
+        return now_us - marks[0][0]
 
 
 class Watch:
@@ -59,7 +95,7 @@ class Watch:
     def __init__(self, route: Route, kv_tokens: int, first_revision: int) -> None:
         self._route, self._kv_tokens, self._revision = route, kv_tokens, first_revision
         self._generated: tuple[int, float] | None = None  # when, how many
-        self._none_waited_us: int | None = None
+        self._queue = QueueBound()
         self.snapshot: CapacitySnapshot | None = None
 
     @property
@@ -75,13 +111,14 @@ class Watch:
         # Room is that of the roomiest engine: a request needs one.
         share = min(1.0, min(values["kv_share"]))
         reserved = min(self._kv_tokens, math.ceil(self._kv_tokens * share))
-        oldest_wait_us = self._oldest_wait_us(waiting, now_us)
+        running = sum(values["running"])
+        oldest_wait_us = self._queue.take(now_us, waiting, running, sum(values.get("finished", ())))
         self.snapshot = CapacitySnapshot(
             route_id=self._route.route_id,
             revision=self._revision,
             observed_at_us=now_us,
             waiting_requests=waiting,
-            running_requests=math.ceil(sum(values["running"])),
+            running_requests=math.ceil(running),
             waiting_input_tokens=waiting * self._prompt_tokens(values),
             reserved_kv_tokens=reserved,
             free_kv_tokens=self._kv_tokens - reserved,
@@ -90,11 +127,6 @@ class Watch:
             oldest_wait_us=oldest_wait_us,
         )
         self._revision += 1
-
-    def _oldest_wait_us(self, waiting: int, now_us: int) -> int:
-        if waiting == 0 or self._none_waited_us is None:
-            self._none_waited_us = now_us
-        return now_us - self._none_waited_us
 
     def _prompt_tokens(self, values: Mapping[str, list[float]]) -> int:
         prompts = sum(values.get("prompts", ()))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.api import errors
 from gateway.api.idempotent import fingerprint
 from gateway.submission import Refusal
 from tests.gateway.api.client import REQUEST_ID, Client, SmallGateway, filed
@@ -55,6 +56,18 @@ def test_only_the_replayed_answer_says_that_it_is_one(client, body):
     assert second.headers[REPLAY] == "true"
     assert first.body == second.body
     assert len(client.gateway.journey.submissions) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "told"), [("unknown", "it may have run, and its money stays held"), ("failed", "")]
+)
+def test_an_output_that_is_not_kept_of_an_unknown_is_not_to_be_run_again_blindly(status, told):
+    """LED-5, PRV-3: a new key could pay twice."""
+    failure = errors.not_retained("It isn't kept.", REQUEST_ID, {"status": status})
+    assert (failure.status, failure.code) == (410, "OUTPUT_NOT_RETAINED")
+    assert told in failure.message
+    assert ("send a new key" in failure.caller_action) == (status != "unknown")
+    assert ("may run twice" in failure.caller_action) == (status == "unknown")
 
 
 def test_another_budget_header_under_the_same_key_is_a_conflict(client):

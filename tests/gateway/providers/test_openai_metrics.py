@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.policy.values import CapacitySnapshot
-from gateway.providers.openai_metrics import Watch, read_metrics
+from gateway.providers.openai_metrics import QueueBound, Watch, read_metrics
 from tests.faults.server import METRICS
 from tests.gateway.providers.calls import route
 
@@ -59,6 +59,56 @@ def test_the_oldest_wait_is_bounded_by_the_time_since_nobody_waited():
         watching.take(vllm(waiting=float(waiting)), NOW_US + second * SECOND_US)
         waits.append(watching.snapshot.oldest_wait_us // SECOND_US)
     assert waits == [0, 1, 2, 0, 1]
+
+
+def loaded(finished: float, waiting=1.0, running=3.0, reason="stop") -> bytes:
+    more = f'vllm:request_success_total{{engine="0",finished_reason="{reason}"}} {finished}\n'
+    return vllm(waiting=waiting, running=running) + more.encode()
+
+
+def waits_of(*readings: bytes) -> list[int]:
+    watching, waits = watch(), []
+    for second, text in enumerate(readings):
+        watching.take(text, NOW_US + second * SECOND_US)
+        waits.append(watching.snapshot.oldest_wait_us // SECOND_US)
+    return waits
+
+
+def test_a_steady_queue_that_moves_never_grows_old():
+    """SCH-2: one waits all the time, and one a second finishes: nobody waits longer than that."""
+    assert waits_of(*(loaded(second) for second in range(60))) == [0] + [1] * 59
+
+
+def test_who_left_the_queue_is_who_finished_or_began_to_run():
+    waits = waits_of(
+        loaded(0, 3), loaded(1, 3), loaded(2, 3), loaded(2, 3, running=4), loaded(2, 3)
+    )
+    assert waits == [0, 1, 2, 3, 4]
+    assert waits_of(loaded(0, 2), loaded(1, 2), loaded(1, 2, running=4.0)) == [0, 1, 2]
+
+
+def test_a_queue_that_stands_still_grows_old_whatever_is_aborted():
+    assert waits_of(*(loaded(9, reason="length") for _ in range(40)))[-1] == 39
+    assert waits_of(*(loaded(second, reason="abort") for second in range(40)))[-1] == 39
+
+
+def test_a_restarted_backend_has_a_new_queue():
+    assert waits_of(loaded(9), loaded(9), loaded(0), loaded(0)) == [0, 1, 0, 1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40))
+def test_no_request_of_a_real_queue_waits_longer_than_the_bound(seconds):
+    """SCH-2: each second some arrive and the first ones begin; the bound is never too short."""
+    queue, bound, finished = [], QueueBound(), 0
+    for second, (arriving, beginning) in enumerate(seconds):
+        queue += [second] * arriving
+        begun = min(beginning, len(queue))
+        del queue[:begun]
+        finished += begun
+        told = bound.take(second, len(queue), 2.0, float(finished))
+        oldest = second - queue[0] if queue else 0
+        seen_from = second - 0  # what waited before the first reading is not known
+        assert min(oldest, seen_from) <= told
 
 
 def test_without_the_mean_prompt_who_waits_counts_with_the_longest():

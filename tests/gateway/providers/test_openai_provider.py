@@ -188,6 +188,13 @@ def test_an_unframed_body_that_ends_early_may_have_been_lost_so_it_is_unknown():
     assert (type(outcome), outcome.reason) == (Unknown, "PROVIDER_CONNECTION_LOST")
 
 
+def test_done_without_a_finish_reason_is_a_clean_end_on_any_connection():
+    """DLV-5: the server said that it was over, so nothing was lost sight of."""
+    for framing in ("close", "chunked"):
+        _, outcome = ended(Plan(framing=framing, finish_reason=None))
+        assert (type(outcome), outcome.reason) == (Failed, "PROVIDER_STREAM_WITHOUT_FINISH")
+
+
 def test_a_request_that_was_written_and_never_answered_is_unknown():
     _, outcome = ended(Plan(close_before_head=True))
     assert (type(outcome), outcome.reason) == (Unknown, "PROVIDER_CONNECTION_LOST")
