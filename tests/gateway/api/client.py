@@ -12,6 +12,7 @@ from gateway.api.ports import Run
 from gateway.clock import VirtualClock
 from gateway.idempotency import Claims
 from gateway.operations.base import Refused
+from gateway.policy.values import TenantState
 from gateway.submission import Delta, Ended, Filed, Refusal, Submission
 from ledger.reading import connect_read_only
 from ledger.store import LedgerUnavailable
@@ -117,7 +118,7 @@ class SmallGateway:
         self.claims = Claims(self.clock, "a secret", self.reader)
         self.problems: tuple[str, ...] = ()
         self.operations = NoOperations()
-        self.tenant_state = None
+        self.tenant_state: TenantState | None = None
         self._ledger_path = ledger_path
 
     def models(self):

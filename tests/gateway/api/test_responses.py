@@ -6,6 +6,8 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from gateway.api.responses_body import Asked, read_responses_body
+from gateway.api.responses_events import ResponsesForm
 from gateway.api.retained import RETAINED_CHARS, RETAINED_US, Retained
 from gateway.clock import VirtualClock
 from tests.factories import NOW_US
@@ -162,9 +164,11 @@ def test_what_is_over_is_kept_for_minutes_and_within_a_size():
         def kept_output(self):
             return True, RETAINED_CHARS // 2
 
-    retained = Retained(clock)
+    retained, asked = Retained(clock), read_responses_body(b'{"model": "m", "input": "x"}')
+    assert isinstance(asked, Asked)
+    form = ResponsesForm(asked=asked)
     for name in ("req_a", "req_b", "req_c", "req_d"):
-        retained.keep("t", Big(request_id=name), None)
+        retained.keep("t", Big(request_id=name), form)
     assert [retained.find("t", name) is not None for name in ("req_a", "req_b", "req_c")] == [
         False, False, True,
     ]  # fmt: skip
