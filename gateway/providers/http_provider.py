@@ -56,7 +56,8 @@ class HttpProvider(ABC, Generic[B]):
         self._backends: dict[str, B] = {}
         self._sessions: dict[str, aiohttp.ClientSession] = {}
         self._watches: dict[str, Watch] = {}
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], aiohttp.ClientSession] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self.tasks: list[asyncio.Task[None]] = []
         self.reconfigure(routes)
 
@@ -83,22 +84,26 @@ class HttpProvider(ABC, Generic[B]):
     def reconfigure(self, routes: Iterable[Route]) -> Sequence[asyncio.Task[None]]:
         """Serve these routes from now on; return the tasks of those whose metrics are new.
 
-        Every address is read before anything changes: BadAddress leaves all as it was.
+        A route that is no more among them is let go: its metrics are not read any more, and its
+        connections close once its attempts have ended. Every address is read before anything
+        changes: BadAddress leaves all as it was.
         """
         wanted = [
             (route, self._backend_of(route)) for route in routes if route.provider_kind == self.KIND
         ]
+        for route_id in self._backends.keys() - {route.route_id for route, _ in wanted}:
+            self._unwatch(route_id)
+            del self._backends[route_id]
+            self._retire(self._sessions.pop(route_id))
         started = []
         for route, backend in wanted:
             route_id = route.route_id
             if self._backends.get(route_id) == backend:
                 continue
-            watched = self._watches.pop(route_id, None)
-            for task in self.tasks:
-                if task.get_name() == _watch_name(route_id):
-                    task.cancel()  # its backend is another one now
+            watched = self._unwatch(route_id)  # its backend is another one now
             self._backends[route_id] = backend
-            self._sessions.setdefault(route_id, self._session())
+            if route_id not in self._sessions:
+                self._sessions[route_id] = self._session()
             if backend.kv_tokens is not None:
                 revision = watched.next_revision if watched else self._first_revision(route_id)
                 watch = self._watches[route_id] = Watch(route, backend.kv_tokens, revision)
@@ -109,20 +114,26 @@ class HttpProvider(ABC, Generic[B]):
         return started
 
     def start(self, call: Call) -> HttpAttempt:
-        """Begin an attempt; its request leaves as soon as the event loop is free."""
-        route_id = call.route.route_id
-        backend = self._backends[route_id]
+        """Begin an attempt; its request leaves as soon as the event loop is free.
+
+        One that was accepted before its route was let go still runs, on a connection of its own.
+        """
+        backend = self._backends.get(call.route.route_id) or self._backend_of(call.route)
+        kept = self._sessions.get(call.route.route_id)
+        session = kept or self._session()
         attempt = HttpAttempt(
             call,
             backend,
             self._exchange(call, backend),
-            session=self._sessions[route_id],
+            session=session,
             clock=self._clock,
             credential=self._key(backend),
             tail_s=self._patience.tail_s,
         )
-        self._running.add(attempt.task)
-        attempt.task.add_done_callback(self._running.discard)
+        self._running[attempt.task] = session
+        attempt.task.add_done_callback(self._running.pop)
+        if kept is None:
+            self._retire(session)
         return attempt
 
     def snapshot(self, route: Route) -> CapacitySnapshot | None:
@@ -160,11 +171,33 @@ class HttpProvider(ABC, Generic[B]):
 
     async def close(self) -> None:
         """Stop everything that runs; an attempt that is stopped so ends as unknown."""
-        stopped = [*self.tasks, *self._running]
+        stopped = [*self.tasks, *self._running, *self._closing]
         for task in stopped:
             task.cancel()
         await asyncio.gather(*stopped, return_exceptions=True)
         for session in self._sessions.values():
+            await session.close()
+
+    def _unwatch(self, route_id: str) -> Watch | None:
+        """Read a route's metrics no more; return what they were read into."""
+        for task in self.tasks:
+            if task.get_name() == _watch_name(route_id):
+                task.cancel()
+        self.tasks = [task for task in self.tasks if task.get_name() != _watch_name(route_id)]
+        return self._watches.pop(route_id, None)
+
+    def _retire(self, session: aiohttp.ClientSession) -> None:
+        closing = asyncio.create_task(self._close_idle(session), name="connections of a past route")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def _close_idle(self, session: aiohttp.ClientSession) -> None:
+        """Close a session once its attempts have ended."""
+        try:
+            using = [task for task, used in self._running.items() if used is session]
+            if using:
+                await asyncio.wait(using)
+        finally:
             await session.close()
 
     def _key(self, backend: B) -> str | None:

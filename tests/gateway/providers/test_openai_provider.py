@@ -3,6 +3,7 @@
 import asyncio
 
 import aiohttp
+import msgspec
 import pytest
 
 from gateway.providers.openai import Patience
@@ -132,6 +133,43 @@ def test_a_stream_that_ends_without_a_finish_reason_has_failed():
         Usage(input_tokens=11, output_tokens=3),
         "estimated",
     )
+
+
+def test_a_route_that_is_gone_is_let_go_once_its_attempts_have_ended():
+    """PRV-1: nobody polls it with its credential any more; what runs there runs to its end."""
+
+    async def scenario(upstream):
+        provider, declared = upstream.provider, upstream.route
+        session, (watching,) = provider._sessions["real-1"], provider.tasks
+        upstream.server.plan = Plan()
+        running = upstream.start()
+        provider.reconfigure([])
+        text, outcome = await whole(running)
+        late = await whole(upstream.start())  # accepted before, sent after
+        await asyncio.gather(*provider._closing, watching, return_exceptions=True)
+        return (
+            (text, type(outcome), type(late[1])),
+            (session.closed, watching.cancelled(), provider.tasks, provider.snapshot(declared)),
+            (provider._sessions, provider._backends, provider._running),
+        )
+
+    ends, gone, left = against(scenario, kv_tokens=1_000)
+    assert ends == (TEXT, Completed, Completed)
+    assert gone == (True, True, [], None)
+    assert left == ({}, {}, {})
+
+
+def test_a_changed_address_makes_no_second_pool_and_no_second_reader():
+    async def scenario(upstream):
+        provider, before = upstream.provider, dict(upstream.provider._sessions)
+        changed = msgspec.structs.replace(
+            upstream.route, address=upstream.route.address + "&close_cancels=1"
+        )
+        (old,), (new,) = provider.tasks, provider.reconfigure([changed])
+        await asyncio.gather(old, return_exceptions=True)
+        return before == provider._sessions, old.cancelled(), provider.tasks == [new]
+
+    assert against(scenario, kv_tokens=1_000) == (True, True, True)
 
 
 def test_done_without_a_finish_reason_has_failed_too():
