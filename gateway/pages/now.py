@@ -67,6 +67,7 @@ def shown(connection: sqlite3.Connection, moment: Moment) -> dict[str, object]:
         for one in findings
     ]
     open_unknowns, at_risk_pico = at_risk(connection)
+    actions = [action(one) for one in stored.open_episodes(connection)]
     context: dict[str, object] = {
         "moment": moment,
         "now_us": now_us,
@@ -75,7 +76,8 @@ def shown(connection: sqlite3.Connection, moment: Moment) -> dict[str, object]:
         "diagnosed": found,
         "undiagnosed": "" if found else undiagnosed(before, window),
         "requests": window.requests,
-        "actions": [action(one) for one in stored.open_episodes(connection)],
+        "actions": actions,
+        "waiting": [one for one in actions if one.proposed],
         "overridden": [one for one in objectives if one.override],
         "override_until": {f"{hours} h": now_us + hours * HOUR_US for hours in OVERRIDE_HOURS},
         "rollouts": rollouts_under_way(connection),
@@ -122,7 +124,7 @@ def _server(seen: Live | None, now_us: int) -> dict[str, object]:
 
 def _count(context: dict[str, object]) -> int:
     """How many things ask for a person: open unknowns count as one."""
-    listed = ("burning", "diagnosed", "routes", "problems", "bad_signals")
+    listed = ("burning", "diagnosed", "waiting", "routes", "problems", "bad_signals")
     lists = [context[name] for name in listed]
     return sum(len(one) for one in lists if isinstance(one, list | tuple)) + bool(
         context["unknowns"]
