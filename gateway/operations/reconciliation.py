@@ -9,7 +9,7 @@ from gateway.auth_roles import Role
 from gateway.operations.base import Operation, Plan, Refused, Seen
 from gateway.reconciling import default_plan
 from ledger.invoices import formats
-from ledger.invoices.importing import importing, invoice_id, line_ids
+from ledger.invoices.importing import importing, line_ids
 from ledger.invoices.values import Refusal
 from ledger.queries import invoices as reports
 from ledger.queries import reconciliation as stored
@@ -42,23 +42,28 @@ class ImportInvoice(Operation, frozen=True, kw_only=True):
             place = f"file {report.file + 1}: " if len(self.files) > 1 else ""
             where = f"line {report.line}, column {report.column}: " if report.line else ""
             return Refused(code=report.code, message=f"{place}{where}{report.message}")
-        this = invoice_id(report)
+        hashes = " ".join(report.files_sha256)
         found = importing(
             report,
             known=reports.newest_lines(seen.connection, [line for line, _ in line_ids(report)]),
-            imported_before=reports.invoice(seen.connection, this),
+            imported_before=reports.imports_of_files(
+                seen.connection, report.provider, report.format, hashes
+            ),
             now_us=seen.now_us,
             by=seen.actor.label,
         )
-        if found.repeated:
-            message = f"These files were imported before, as {this}: nothing was written."
-            return Refused(code="IMPORTED_BEFORE", message=message)
         invoice = found.invoice
+        if found.repeated:
+            message = (
+                f"These files were imported before, as {invoice.invoice_id}, and their lines are "
+                "in force: nothing was written."
+            )
+            return Refused(code="IMPORTED_BEFORE", message=message)
         return Plan(
             records=found.records,
             summary=f"Imported {invoice.lines:,} lines of {invoice.provider} ({invoice.format}), "
             f"{invoice.new_lines:,} of them new or changed.",
-            subject=this,
+            subject=invoice.invoice_id,
             after={
                 "provider": invoice.provider,
                 "format": invoice.format,

@@ -18,7 +18,10 @@ from ledger.records import Invoice, InvoiceLine, Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """What importing a report appends, the invoice first; no records: it was imported before."""
+    """What importing a report appends, the invoice first; no records: it would change nothing.
+
+    `repeated`: its files were imported before, and each of their lines is in force as they have it.
+    """
 
     invoice: Invoice
     lines: tuple[InvoiceLine, ...]
@@ -29,9 +32,11 @@ class Import:
         return () if self.repeated else (self.invoice, *self.lines)
 
 
-def invoice_id(report: Report) -> str:
-    """The id of a report: of its provider and the bytes of its files."""
-    return "inv_" + _digest([report.provider, report.format, *report.files_sha256])
+def invoice_id(report: Report, before: int = 0) -> str:
+    """The id of an import: of its provider and the bytes of its files, and of how many imports of
+    the same files came before it."""
+    again = [before] if before else []
+    return "inv_" + _digest([report.provider, report.format, *report.files_sha256, *again])
 
 
 def line_ids(report: Report) -> tuple[tuple[str, bool], ...]:
@@ -57,15 +62,20 @@ def importing(
     report: Report,
     *,
     known: Mapping[str, InvoiceLine],
-    imported_before: Invoice | None,
+    imported_before: int,
     now_us: int,
     by: str,
 ) -> Import:
-    """What to append for a report. `known` has the newest revision of each of its lines, by id."""
-    if imported_before is not None:
-        return Import(invoice=imported_before, lines=(), repeated=True)
-    this = invoice_id(report)
+    """What to append for a report. `known` has the newest revision of each of its lines, by id.
+
+    `imported_before`: how many imports of the same files there are. One more is made only where a
+    later report revised one of their lines: it puts the files' own amount in force again.
+    """
+    this = invoice_id(report, imported_before)
     lines = tuple(_new_lines(report, this, known))
+    repeated = imported_before > 0 and not lines
+    if repeated:
+        this = invoice_id(report, imported_before - 1)
     starts = [line.start_us for line in report.lines] + [b.start_us for b in report.buckets]
     ends = [line.end_us for line in report.lines] + [b.end_us for b in report.buckets]
     invoice = Invoice(
@@ -85,7 +95,7 @@ def importing(
         imported_at_us=now_us,
         imported_by=by,
     )
-    return Import(invoice=invoice, lines=lines)
+    return Import(invoice=invoice, lines=lines, repeated=repeated)
 
 
 def gaps(buckets: Sequence[Bucket]) -> list[list[int]]:

@@ -29,6 +29,15 @@ def invoice(connection: sqlite3.Connection, invoice_id: str) -> Invoice | None:
     return None if row is None else record_of(Invoice, row)
 
 
+def imports_of_files(
+    connection: sqlite3.Connection, provider: str, format_name: str, files_sha256: str
+) -> int:
+    """How many imports there are of files with these hashes, as this format of this provider."""
+    sql = "SELECT count(*) FROM invoice WHERE provider = ? AND format = ? AND files_sha256 = ?"
+    row = fetch_one(connection, sql, (provider, format_name, files_sha256))
+    return int(row[0])
+
+
 def invoices(
     connection: sqlite3.Connection, *, provider: str | None = None, limit: int = LIST_LIMIT
 ) -> list[Stored[Invoice]]:

@@ -85,6 +85,21 @@ def test_a_later_export_adds_what_is_new_and_revises_what_changed(books):
     assert perform(books, ImportInvoice(files=(same,))).after["new_lines"] == 0
 
 
+def test_an_export_that_returns_to_an_earlier_amount_is_imported_again(books):
+    """REC-1: A, B, A: the amount of A is in force; then the same files change nothing."""
+    first, second = (costs((0, [("gpt-5, input", dollars, 1_000)])) for dollars in (0.002, 0.0025))
+    ids = [perform(books, ImportInvoice(files=(one,))).subject for one in (first, second)]
+    for number, one in enumerate((first, second, first), start=2):
+        done = perform(books, ImportInvoice(files=(one,)))
+        assert done.after["new_lines"] == 1
+        ids.append(done.subject)
+        amount = "0.002" if one is first else "0.0025"
+        assert [(each.revision, each.amount) for each in lines(books)] == [(number, amount)]
+    assert len(set(ids)) == 5
+    again = refused(books, ImportInvoice(files=(first,)))
+    assert (again.code, ids[-1] in again.message) == ("IMPORTED_BEFORE", True)
+
+
 def test_a_bad_report_writes_nothing_and_names_its_place(books):
     bad = costs((0, [("gpt-5, input", "ten", 1_000)]))
     found = refused(books, ImportInvoice(files=(bad,)))

@@ -34,7 +34,7 @@ def report(lines: list[Line], name: str = "a") -> Report:
 
 
 def imported(lines: list[Line], known: dict[str, InvoiceLine], name: str) -> list[InvoiceLine]:
-    made = importing(report(lines, name), known=known, imported_before=None, now_us=1, by="x")
+    made = importing(report(lines, name), known=known, imported_before=0, now_us=1, by="x")
     known.update({one.line_id: one for one in made.lines})
     return list(made.lines)
 
@@ -76,9 +76,26 @@ def test_a_changed_amount_is_a_revision_and_the_same_amount_is_none():
     assert [one.revision for one in imported([line(0, "m", 5)], known, "d")] == [2]
 
 
+def test_files_imported_before_are_imported_again_where_a_line_of_theirs_was_revised():
+    """REC-1: what a provider goes back to is in force again; the same ledger gives the same ids."""
+    one, other, known = report([line(0, "m", 5)], "a"), report([line(0, "m", 6)], "b"), {}
+    for each, before in ((one, 0), (other, 0)):
+        made = importing(each, known=known, imported_before=before, now_us=1, by="x")
+        known.update({line.line_id: line for line in made.lines})
+    back = importing(one, known=known, imported_before=1, now_us=1, by="x")
+    assert back == importing(one, known=known, imported_before=1, now_us=1, by="x")
+    assert [(each.revision, each.amount) for each in back.lines] == [(2, "0.000000000005")]
+    assert {each.invoice_id for each in back.lines} == {back.invoice.invoice_id}
+    assert back.invoice.invoice_id == invoice_id(one, 1) != invoice_id(one)
+    known.update({line.line_id: line for line in back.lines})
+    again = importing(one, known=known, imported_before=2, now_us=1, by="x")
+    assert (again.repeated, again.records) == (True, ())
+    assert again.invoice.invoice_id == back.invoice.invoice_id
+
+
 def test_a_line_that_a_file_has_twice_is_marked_and_one_with_another_amount_is_not():
     twice = importing(
-        report([line(0, "m", 5), line(0, "m", 5), line(0, "m", 6)]), known={}, imported_before=None,
+        report([line(0, "m", 5), line(0, "m", 5), line(0, "m", 6)]), known={}, imported_before=0,
         now_us=1, by="x",
     )  # fmt: skip
     assert [(one.amount, one.repeats) for one in twice.lines] == [
@@ -98,7 +115,7 @@ def test_totals_may_outgrow_64_bits():
     """Ten million won a line: exact text, whatever its size."""
     big = 10**25
     made = importing(
-        report([line(0, "m", big), line(1, "m", big)]), known={}, imported_before=None, now_us=1,
+        report([line(0, "m", big), line(1, "m", big)]), known={}, imported_before=0, now_us=1,
         by="x",
     )  # fmt: skip
     assert json.loads(made.invoice.totals_json) == {"USD": "20000000000000"}

@@ -88,7 +88,7 @@ def sample(*names: str, more: bytes | None = None, **options: str) -> tuple[Repo
     files = [shared_data_path("exports", name).read_bytes() for name in names]
     found = read([*files, *([] if more is None else [more])], **options)
     assert isinstance(found, Report), found
-    made = importing(found, known={}, imported_before=None, now_us=1, by="console:ann")
+    made = importing(found, known={}, imported_before=0, now_us=1, by="console:ann")
     dollars = Exchange(None, "USD", 0)  # type: ignore[arg-type] # every line is in dollars
     return found, [their_line(line, dollars) for line in made.lines]
 
