@@ -34,6 +34,7 @@ class RouteAccount:
 
     route_id: str
     healthy: bool = True
+    cooling: bool = False  # its provider asked to be left alone for now
     drained: bool = False  # by an operator: what runs there ends, nothing new begins
     snapshot: CapacitySnapshot | None = None
     kv_held_tokens: int = 0
@@ -51,6 +52,7 @@ class RouteAccount:
             reserved_since_kv_tokens=self.reserved_since_kv_tokens,
             accepted_since=len(self.since),
             probes_in_flight=self.probes_in_flight,
+            cooling=self.cooling,
         )
 
 
@@ -143,6 +145,13 @@ class Book:
         route = self._routes[route_id]
         route.healthy = healthy
         self._outdated.add(route_id)
+
+    def set_cooling(self, route_ids: Collection[str]) -> None:
+        """Have decisions see that these routes, and no others, asked to be left alone for now."""
+        for route in self._routes.values():
+            if route.cooling != (route.route_id in route_ids):
+                route.cooling = not route.cooling
+                self._outdated.add(route.route_id)
 
     def set_drained(self, route_ids: Collection[str]) -> None:
         """Have these routes, and no others, take nothing new; each goes on counting as unhealthy

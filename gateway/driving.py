@@ -226,6 +226,7 @@ class Driver:
             leg.outcome.retry_after_ms if isinstance(leg.outcome, Rejected) else None,
             evidence=leg.attempt_id,
             now_us=leg.ended_us,
+            sent_us=leg.started_us,
         )
         metrics.attempt_ended(leg.kind, leg.route.route_id, leg.outcome.status)
         if run.winner is None and _answers(run, leg.outcome):

@@ -48,6 +48,8 @@ _model, _engine = BoundedLabel(), BoundedLabel()
 def observe_engines(book: Book, policy: RoutePolicy) -> None:
     """Set the gauges of each model's primary routes from their last snapshots."""
     models = {route_id: model.name for model in policy.models for route_id in model.primary_routes}
+    for gauge in (_waiting, _running, _kv_usage):
+        gauge.clear()  # a route that is gone has none of them
     for state in book.route_states():
         snapshot = state.snapshot
         if snapshot is None:

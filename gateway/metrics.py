@@ -214,6 +214,8 @@ def observe_book(book: Book, policy: RoutePolicy | None = None) -> None:
     _in_flight.set(book.in_flight())
     _held_kv_tokens.set(book.kv_held_tokens())
     _held_cost_units.set(book.pending_pico() / PICO_PER_UNIT)
+    for gauge in (_healthy, _free_kv_tokens, _waiting, _running, _snapshot_time):
+        gauge.clear()  # a route that is gone has none of them
     for state in book.route_states():
         route = _route(state.route_id)
         _healthy.labels(route).set(int(state.healthy))

@@ -36,7 +36,7 @@ class RouteHealth:
         self._book = book
         self._append = append
         self._breakers: dict[str, Breaker] = {}
-        self._cooldowns: dict[str, int] = {}
+        self._cooldowns: dict[str, tuple[int, int]] = {}  # until when, since when
         self._rule: BreakerRule | None = None
         self.reconfigure(policy)
 
@@ -70,10 +70,18 @@ class RouteHealth:
         *,
         evidence: str,
         now_us: int,
+        sent_us: int | None = None,
     ) -> None:
-        """Take an attempt's end. `evidence` names the attempt, for the record of a change."""
+        """Take an attempt's end. `evidence` names the attempt, for the record of a change.
+
+        `sent_us` is when its provider had it: a success of one that was sent after a cooldown
+        began ends that.
+        """
         if retry_after_ms:
-            self._cool(route_id, now_us + retry_after_ms * 1_000)
+            self._cool(route_id, now_us + retry_after_ms * 1_000, now_us)
+        elif state == "completed" and self._began_while_cooling(route_id, sent_us):
+            del self._cooldowns[route_id]
+            self._book.set_cooling(self._cooldowns)
         breaker, rule = self._breakers.get(route_id), self._rule
         if breaker is None or rule is None:
             return
@@ -87,7 +95,11 @@ class RouteHealth:
             self._apply()
 
     def tick(self, now_us: int) -> None:
-        """Let the pauses that are over end: their routes may be probed."""
+        """Let the pauses and cooldowns that are over end: their routes may be probed."""
+        over = [each for each, (until_us, _) in self._cooldowns.items() if until_us <= now_us]
+        for route_id in over:
+            del self._cooldowns[route_id]
+        self._book.set_cooling(self._cooldowns)
         changed = False
         for route_id, breaker in self._breakers.items():
             if breaker.state == breaking.OPEN:
@@ -103,7 +115,7 @@ class RouteHealth:
         """Return the routes that asked to be left alone for longer than until now."""
         return tuple(
             Cooldown(route_id=route_id, until_us=until_us)
-            for route_id, until_us in sorted(self._cooldowns.items())
+            for route_id, (until_us, _) in sorted(self._cooldowns.items())
             if until_us > now_us
         )
 
@@ -141,10 +153,16 @@ class RouteHealth:
         """Hand it over; a ledger that can't be written says so itself, and health goes on."""
         self._append((action,)).add_done_callback(_noted)
 
-    def _cool(self, route_id: str, until_us: int) -> None:
+    def _cool(self, route_id: str, until_us: int, now_us: int) -> None:
         if len(self._cooldowns) >= COOLDOWNS_LIMIT and route_id not in self._cooldowns:
             self._cooldowns.pop(min(self._cooldowns, key=self._cooldowns.__getitem__))
-        self._cooldowns[route_id] = longer(self._cooldowns, route_id, until_us)
+        kept = {each: until_us for each, (until_us, _) in self._cooldowns.items()}
+        self._cooldowns[route_id] = longer(kept, route_id, until_us), now_us
+        self._book.set_cooling(self._cooldowns)
+
+    def _began_while_cooling(self, route_id: str, sent_us: int | None) -> bool:
+        cooled = self._cooldowns.get(route_id)
+        return cooled is not None and sent_us is not None and sent_us >= cooled[1]
 
     def _apply(self) -> None:
         """Have the book's decisions see which routes may be sent to."""

@@ -1,6 +1,8 @@
 """Admission and routing of one request: a pure function from values to a value (ADM-1, ADM-2)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from gateway.policy import canary, candidates, fallback, limits
 from gateway.policy.caps import Caps
@@ -35,7 +37,32 @@ def decide(
     the candidates through every hard filter, then the policy's order among those left. `routes`
     are the policy's, in any order; the deadline in the budget is what remains of it. A rejection
     before the candidates were looked at has none.
+
+    A route whose provider asked to be left alone is spared, as if it were unhealthy, as long as
+    any other primary or fallback takes the request; where none does it is a candidate like any
+    other (RTY-2). The edges that it opens are those of an overloaded route.
     """
+    spared = frozenset([each.route_id for each in context.route_states if each.cooling])
+    if spared:
+        states = [
+            msgspec.structs.replace(each, healthy=False) if each.cooling else each
+            for each in context.route_states
+        ]
+        elsewhere = msgspec.structs.replace(context, route_states=tuple(states))
+        decision = _decide(request, routes, elsewhere, policy, spared)
+        if decision.status == "accepted":
+            return decision
+    return _decide(request, routes, context, policy, frozenset())
+
+
+def _decide(
+    request: InferenceRequest,
+    routes: Sequence[Route],
+    context: AdmissionContext,
+    policy: RoutePolicy,
+    spared: frozenset[str],
+) -> Decision:
+    """Decide as the states say; the edges of `spared` routes are those of overloaded ones."""
     ready = prepare(policy, routes)
     model = ready.models.get(request.logical_model)
     if model is None:
@@ -66,7 +93,7 @@ def decide(
     found = fallback.search(
         scale,
         bounds,
-        fallback.origins_of(weighings, fell),
+        _origins(weighings, fell, spared),
         ready.by_id,
         case.foreign_routes(),
         tried=frozenset(table.ids),  # a primary was judged already, whatever it fell for
@@ -82,6 +109,15 @@ def decide(
     if health_alone and _LASTING_LIMITS.isdisjoint(fell.values()):
         return _rejected(case, code, named, looked_at, http_status=UNHEALTHY_HTTP_STATUS)
     return _rejected(case, code, named, looked_at)
+
+
+def _origins(
+    weighings: list[Weighing], fell: Mapping[str, str], spared: frozenset[str]
+) -> list[fallback.Origin]:
+    return [
+        each._replace(reason="overloaded") if each.route.route_id in spared else each
+        for each in fallback.origins_of(weighings, fell)
+    ]
 
 
 class _Case:

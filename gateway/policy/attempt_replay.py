@@ -69,6 +69,7 @@ def route_inputs(states: Iterable[RouteState]) -> tuple[RouteInput, ...]:
                 reserved_since_kv_tokens=state.reserved_since_kv_tokens,
                 accepted_since=state.accepted_since,
                 probes_in_flight=state.probes_in_flight,
+                cooling=state.cooling,
             )
             for state in states
         ]
@@ -95,6 +96,7 @@ def step_again(
                 reserved_since_kv_tokens=each.reserved_since_kv_tokens,
                 accepted_since=each.accepted_since,
                 probes_in_flight=each.probes_in_flight,
+                cooling=each.cooling,
             )
             for each in inputs.routes
         ]

@@ -38,6 +38,7 @@ class RouteInput(Value, frozen=True, kw_only=True):
     reserved_since_kv_tokens: int = 0
     accepted_since: int = 0
     probes_in_flight: int = 0
+    cooling: bool = False
 
 
 class DecisionInputs(Value, frozen=True, kw_only=True):
@@ -85,6 +86,7 @@ def _route_input(state: RouteState) -> RouteInput:
         reserved_since_kv_tokens=state.reserved_since_kv_tokens,
         accepted_since=state.accepted_since,
         probes_in_flight=state.probes_in_flight,
+        cooling=state.cooling,
     )
 
 
@@ -197,6 +199,7 @@ def redecide(
                 reserved_since_kv_tokens=each.reserved_since_kv_tokens,
                 accepted_since=each.accepted_since,
                 probes_in_flight=each.probes_in_flight,
+                cooling=each.cooling,
             )
             for each in inputs.routes
         ]

@@ -259,6 +259,7 @@ class RouteState(Value, frozen=True, kw_only=True):
     reserved_since_kv_tokens: int = 0
     accepted_since: int = 0  # requests accepted after the snapshot was observed
     probes_in_flight: int = 0
+    cooling: bool = False  # its provider asked to be left alone for now (RTY-2)
 
 
 class TenantState(Value, frozen=True, kw_only=True):

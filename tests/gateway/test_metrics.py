@@ -98,3 +98,17 @@ def test_a_thousand_tenants_are_scraped_in_less_than_a_megabyte():
     for number in range(1_000):
         metrics.request_ended(receipt(tenant_id=f"tenant-{number}", key_id=f"key-{number}"))
     assert len(metrics.exposition()) < 1_000_000
+
+
+def test_a_route_that_is_gone_has_no_gauges():
+    book = Book()
+    book.open_routes(["route-gone", "route-kept"])
+    for route_id in ("route-gone", "route-kept"):
+        book.observe(snapshot(route_id))
+    metrics.observe_book(book, policy(models=(model("route-gone"),)))
+    assert b'route_healthy{route="route-gone"}' in metrics.exposition()
+    book.open_routes(["route-kept"])
+    metrics.observe_book(book, policy(models=(model("route-kept"),)))
+    gauges = [line for line in metrics.exposition().splitlines() if b"route-gone" in line]
+    assert gauges == []
+    assert b'route_healthy{route="route-kept"}' in metrics.exposition()

@@ -23,7 +23,7 @@ from tests.policy_factories import (
 )
 
 CORPUS_CASES = 3_000
-CORPUS_DIGEST = "4ab0c07228aae208c011b474423100a5bc15d0fb356a04cd89acadb32bee8750"
+CORPUS_DIGEST = ""
 DECISIONS_DIGEST = {"policy-2": "bc40d51dad15e6e53e6963e93c9e34fe5cec11bc13b44af604f194abaac94f49"}
 """Of the revision of the deciding code, what it decides on the corpus."""
 
