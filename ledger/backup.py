@@ -113,7 +113,7 @@ def restore(file: Path, folder: Path) -> Manifest | Refused:
             raise Problem("NO_MANIFEST", f"{manifest_of(file)} is no manifest of a backup")
         if file.stat().st_size != manifest.size_bytes or sha256_of(file) != manifest.sha256:
             raise Problem("MANIFEST_DIFFERS", f"{file} isn't the file that was backed up")
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         lock = LedgerLock.take(target)
         try:
             with making(target) as partial:
@@ -166,7 +166,9 @@ def making(target: Path) -> Iterator[Path]:
     for taken in (target, target.with_name(target.name + "-wal")):
         if taken.exists():
             raise Problem("TARGET_EXISTS", f"{taken} exists; nothing is ever overwritten")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.parent.parent.is_dir():  # a disk that isn't mounted, or a name mistyped
+        raise Problem("CANT_WRITE", f"there is no folder {target.parent.parent} to make one in")
+    target.parent.mkdir(exist_ok=True)
     partial = target.with_name(target.name + ".partial")
     partial.unlink(missing_ok=True)
     try:

@@ -1,7 +1,7 @@
 """POST /api/v1/requests/{id}/outcome and /api/v1/outcomes: what became of answers (CST-3).
 
 A report may come any time after the receipt, and again: what a later one says replaces what an
-earlier one said. Sent twice with the same content it is one report. A bulk is all or nothing.
+earlier one said. What says nothing new is no report. A bulk is all or nothing.
 """
 
 import asyncio
@@ -19,11 +19,13 @@ from gateway.api.problems import invalid
 from gateway.api.replies import failed_natively
 from gateway.submission import Caller
 from ledger.queries.outcomes import report as stored_report
-from ledger.queries.outcomes import tenants_of
+from ledger.queries.outcomes import reports_of, tenants_of
 from ledger.records import OutcomeReport
+from ledger.rollups.outcomes import folded
 from ledger.store import LedgerUnavailable, RecordRefused
 
 BULK_LIMIT = 1_000
+TRIES = 5  # where reports of one request come at once
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[!-~]+$")]
 
 
@@ -73,52 +75,75 @@ class Outcomes:
         return await self._taken(said.outcomes, caller)
 
     async def _taken(self, items: Sequence[BulkItem], caller: Caller) -> Response:
-        """File what is new of the items: 200 with what was taken, or a problem and nothing."""
-        now_us = self._ports.clock.now_us()
-        records = [_record(item, caller, now_us) for item in items]
-        for record in records:
-            if not _says_something(record):
-                return failed_natively(
-                    errors.of_problem(invalid("A report says at least one thing.", "outcomes"))
-                )
-        sorted_out = await asyncio.to_thread(self._sorted_out, records, caller.tenant_id)
-        if isinstance(sorted_out, Response):
-            return sorted_out
-        if sorted_out:
+        """File what says something new: 200 with what was taken, or a problem and nothing."""
+        if not all(_says_something(item) for item in items):
+            return failed_natively(
+                errors.of_problem(invalid("A report says at least one thing.", "outcomes"))
+            )
+        for _ in range(TRIES):
+            sorted_out = await asyncio.to_thread(self._sorted_out, items, caller)
+            if isinstance(sorted_out, Response):
+                return sorted_out
+            new, ids = sorted_out
             try:
-                await self._ports.commit(sorted_out)
-            except RecordRefused:  # the same report came twice at once
-                return failed_natively(_conflict())
+                if new:
+                    await self._ports.commit(new)
+            except RecordRefused:  # reports of the same request came at once: look again
+                continue
             except LedgerUnavailable:
                 return failed_natively(errors.ledger_unavailable())
-        taken = {"taken": len(sorted_out), "known": len(items) - len(sorted_out)}
-        ids = [record.outcome_id for record in records]
-        return Response(body=msgspec.json.encode({**taken, "outcome_ids": ids}))
+            taken = {"taken": len(new), "known": len(items) - len(new)}
+            return Response(body=msgspec.json.encode({**taken, "outcome_ids": ids}))
+        return failed_natively(_conflict())
 
     def _sorted_out(
-        self, records: Sequence[OutcomeReport], tenant_id: str
-    ) -> list[OutcomeReport] | Response:
-        """The reports that are new, in order; a problem where one can't be taken."""
-        connection = self._ports.reader()
-        owners = tenants_of(connection, [record.request_id for record in records])
-        new: dict[str, OutcomeReport] = {}
-        for record in records:
-            if owners.get(record.request_id) != tenant_id:
+        self, items: Sequence[BulkItem], caller: Caller
+    ) -> tuple[list[OutcomeReport], list[str]] | Response:
+        """The reports that are new, in order, and the id of each item's report; or a problem.
+
+        What is compared is what counts now: a report that goes back to an earlier value is new.
+        """
+        connection, now_us = self._ports.reader(), self._ports.clock.now_us()
+        owners = tenants_of(connection, [item.request_id for item in items])
+        said: dict[str, list[OutcomeReport]] = {}
+        new: list[OutcomeReport] = []
+        ids: list[str] = []
+        for item in items:
+            if owners.get(item.request_id) != caller.tenant_id:
                 return failed_natively(
-                    absent(connection, tenant_id, record.request_id, "A request of the report "
+                    absent(connection, caller.tenant_id, item.request_id, "A request of the report "
                            "doesn't exist, or has no receipt yet. Nothing was taken.")
                 )  # fmt: skip
-            before = new.get(record.outcome_id) or stored_report(connection, record.outcome_id)
-            if before is None:
-                new[record.outcome_id] = record
-            elif not _same(before, record):
+            if item.request_id not in said:
+                said[item.request_id] = reports_of(connection, item.request_id)
+            before = said[item.request_id]
+            record = _record(item, caller, now_us, len(before))
+            known = next((one for one in before if one.outcome_id == record.outcome_id), None)
+            known = known or stored_report(connection, record.outcome_id)
+            if known is not None and not _same(known, record):
                 return failed_natively(_conflict())
-        return list(new.values())
+            if known is None and item.outcome_id is None and _is_said(before, record):
+                known = before[-1]
+            ids.append((known or record).outcome_id)
+            if known is None:
+                new.append(record)
+                before.append(record)
+        return new, ids
 
 
-def _record(item: BulkItem, caller: Caller, now_us: int) -> OutcomeReport:
+def _is_said(before: Sequence[OutcomeReport], record: OutcomeReport) -> bool:
+    """Whether everything that a report says is what the reports before it amount to."""
+    now = folded(before)
+    fields = (*FLAGS, "task_id")
+    return now is not None and all(
+        getattr(record, name) in (None, getattr(now, name)) for name in fields
+    )
+
+
+def _record(item: BulkItem, caller: Caller, now_us: int, before: int) -> OutcomeReport:
+    """The record of a report that follows `before` others of its request."""
     said = msgspec.structs.asdict(item)
-    digest = hashlib.sha256(f"{caller.tenant_id}\0".encode())
+    digest = hashlib.sha256(f"{caller.tenant_id}\0{before}\0".encode())
     digest.update(msgspec.json.encode(item))
     outcome_id = item.outcome_id or f"out_{digest.hexdigest()[:32]}"
     if item.outcome_id is not None:  # a tenant's own ids can't meet another's
@@ -140,8 +165,8 @@ def _record(item: BulkItem, caller: Caller, now_us: int) -> OutcomeReport:
 FLAGS = ("quality_passed", "citations_verified", "schema_valid", "task_completed", "taken_over")
 
 
-def _says_something(record: OutcomeReport) -> bool:
-    return any(getattr(record, name) is not None for name in (*FLAGS, "task_id"))
+def _says_something(item: BulkItem) -> bool:
+    return any(getattr(item, name) is not None for name in (*FLAGS, "task_id"))
 
 
 def _same(one: OutcomeReport, two: OutcomeReport) -> bool:

@@ -5,7 +5,7 @@ the server does it over its local socket; where none runs, this process takes th
 """
 
 import asyncio
-import getpass
+import os
 from pathlib import Path
 
 from gateway.clock import Clock, SystemClock
@@ -34,11 +34,7 @@ def unserve(ledger: Path) -> None:
 
 def command_actor() -> Actor:
     """Whoever runs a command: who can write the ledger's file owns it, so an admin."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # no login name, as in some containers
-        name = "operator"
-    return Actor(name=name, role="admin", via="command")
+    return Actor(name=local_socket.user_name(os.geteuid()), role="admin", via="command")
 
 
 def perform(
@@ -55,7 +51,7 @@ def perform(
     try:
         return _alone(ledger, operation, actor, clock or SystemClock())
     except LedgerInUse as taken:
-        answer = local_socket.ask(ledger, operation, actor, timeout_s=WAIT_SECONDS)
+        answer = local_socket.ask(ledger, operation, timeout_s=WAIT_SECONDS)
         if answer is None:
             raise taken from None
         return answer

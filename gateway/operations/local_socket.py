@@ -8,6 +8,7 @@ it through the folder's descriptor.
 import asyncio
 import contextlib
 import os
+import pwd
 import socket
 import struct
 from collections.abc import Iterator
@@ -28,7 +29,6 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
     operation: str
     fields: msgspec.Raw
-    actor: str
 
 
 _ANSWER = msgspec.json.Decoder(Done | Refused)
@@ -82,7 +82,8 @@ class LocalSocket:
 async def _answered(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, executor: Executor
 ) -> Done | Refused:
-    if not _trusted(writer.get_extra_info("socket")):
+    user_id = _user_id(writer.get_extra_info("socket"))
+    if user_id not in (0, os.geteuid()):
         return Refused(code="ROLE_MISSING", message="The socket serves the server's own user.")
     try:
         line = await asyncio.wait_for(reader.readline(), ASK_TIMEOUT_S)
@@ -92,23 +93,29 @@ async def _answered(
     operation = read(ask.operation, bytes(ask.fields))
     if isinstance(operation, Refused):
         return operation
-    return await executor.perform(operation, Actor(name=ask.actor, role="admin", via="command"))
+    actor = Actor(name=user_name(user_id), role="admin", via="command")
+    return await executor.perform(operation, actor)
 
 
-def _trusted(peer: socket.socket) -> bool:
-    """Whether the peer is the server's own user, or root."""
+def _user_id(peer: socket.socket) -> int:
+    """The user that the peer's process runs as: the kernel says it, not the peer."""
     packed = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return struct.unpack("3i", packed)[1] in (0, os.geteuid())
+    return int(struct.unpack("3i", packed)[1])
 
 
-def ask(
-    ledger: Path, operation: Operation, actor: Actor, *, timeout_s: float
-) -> Done | Refused | None:
+def user_name(user_id: int) -> str:
+    """A system user's name, never what an environment variable says; its number without one."""
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return f"uid-{user_id}"
+
+
+def ask(ledger: Path, operation: Operation, *, timeout_s: float) -> Done | Refused | None:
     """What the ledger's server answers; None where no server listens beside it."""
     message = Ask(
         operation=operation.NAME,
         fields=msgspec.Raw(msgspec.json.encode(operation)),
-        actor=actor.name,
     )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout_s)

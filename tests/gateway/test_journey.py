@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from gateway import driving as module
+from gateway.policy.replay import decode_decision
 from gateway.providers.outcomes import Cancelled, Completed, Rejected, Timings
 from gateway.submission import Delta, Refusal
 from ledger.errors import LedgerUnavailable
@@ -72,9 +73,13 @@ def test_an_unknowns_slot_and_kv_return_when_the_declared_bound_has_passed(fleet
     with stage(fleet.ledger, ScriptedProvider(script=lambda call: [])) as on:
         receipt = asyncio.run(play(on))
         book = on.journey.desk.book
-        book.give_back_due(START_US + 70_000_000 - 1)
+        # As long as its longest answer was predicted to take, and a minute.
+        predicted_us = on.rows("SELECT decision_json FROM route_decision")
+        bound_us = START_US + decode_decision(predicted_us[0][0]).e2e_us + 60_000_000
+        assert bound_us < START_US + 70_000_000
+        book.give_back_due(bound_us - 1)
         assert on.held()[0] == 1
-        book.give_back_due(START_US + 70_000_000)
+        book.give_back_due(bound_us)
         assert on.held() == (0, 0, receipt.cost_estimated_pico)
 
 

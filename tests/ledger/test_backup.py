@@ -167,3 +167,11 @@ def test_the_commands_back_up_and_restore(filled, tmp_path):
     assert (status, "proved; root" in out) == (0, True)
     with pytest.raises(CommandError, match="TARGET_EXISTS"):
         run("restore", str(file), "--to", str(tmp_path / "to"))
+
+
+def test_a_folder_whose_parent_is_missing_is_no_place_for_a_backup(ledger_path, tmp_path):
+    """A disk that isn't mounted must not fill another one and count as a backup."""
+    refused = back_up(ledger_path, tmp_path / "not-mounted" / "backups", now_us=1)
+    assert isinstance(refused, Refused)
+    assert refused.code == "CANT_WRITE"
+    assert not (tmp_path / "not-mounted").exists()

@@ -42,6 +42,17 @@ def test_an_outcome_is_taken_and_the_same_again_is_known(server, shared_fleet):
     assert (outcome.quality_passed, outcome.task_id) == (0, "t-1")
 
 
+def test_a_report_that_goes_back_to_an_earlier_value_is_taken(server, shared_fleet):
+    """A later report replaces what an earlier one said, also where it was said before."""
+    request_id = asked(server)
+    path = f"/api/v1/requests/{request_id}/outcome"
+    for passed in (True, False, True):
+        assert said(server, path, {"quality_passed": passed})[1]["taken"] == 1
+    assert said(server, path, {"quality_passed": True})[1]["known"] == 1
+    found, outcome = reports(shared_fleet, request_id)
+    assert (len(found), outcome.quality_passed) == (3, 1)
+
+
 def test_a_bulk_is_taken_whole_or_not_at_all(server, shared_fleet):
     mine, theirs = asked(server), asked(server, tenant=OTHER)
     items = [{"request_id": mine, "taken_over": True}, {"request_id": theirs, "taken_over": True}]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import stat
 
 import msgspec
@@ -25,6 +26,7 @@ from tests.server_fixtures import Fleet
 from tests.system.watching import until
 
 ADMIN = Actor(name="ada", role="admin", via="console")
+COMMAND = anywhere.command_actor().label  # the kernel names who asks over the socket
 VIEWER = Actor(name="vera", role="viewer", via="console")
 TENANT = "support-desk"
 
@@ -146,7 +148,7 @@ def test_over_the_socket_the_running_server_does_it_and_follows_at_once(fleet):
         "revoke_key",
         "set_tenant",
     ]
-    assert all(action.actor == "command:ada" for action in actions(fleet))
+    assert all(action.actor == COMMAND for action in actions(fleet))
 
 
 def test_the_socket_is_reached_however_long_the_ledger_s_path_is(fleet, tmp_path):
@@ -221,3 +223,10 @@ def test_every_operation_says_what_it_does_and_travels_as_json():
         assert facts["summary"].endswith((".", ","))
         assert facts["role"] in {"viewer", "operator", "admin"}
         assert isinstance(read(name, b'{"no_such_field": 1}'), Refused)
+
+
+def test_who_runs_a_command_is_named_by_the_system_and_not_by_the_environment(monkeypatch):
+    """A second person's signature is worth something only if a name can't be chosen (REC-3)."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "somebody-else")
+    assert anywhere.command_actor().name == pwd.getpwuid(os.geteuid()).pw_name
