@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError
 
 from ledger import backup as backup_module
-from ledger.backup import Manifest, back_up, manifest_of, note_of, read_manifest, restore
+from ledger.backup import Manifest, Refused, back_up, manifest_of, note_of, read_manifest, restore
 from ledger.chain import checkpoint_of
 from ledger.store import Store
 from tests import factories
