@@ -1,6 +1,7 @@
 """Invoices imported, compared, signed and closed; every write of SPEC 11 (REC-1..3)."""
 
 import re
+from functools import partial
 from typing import ClassVar
 
 import msgspec
@@ -191,16 +192,16 @@ class SignReconciliation(Operation, frozen=True, kw_only=True):
         if found is None:
             return _no_run(self.run_id)
         run = found.record
-        newest = stored.runs(seen.connection, provider=run.provider, period=run.period)[0].record
         imports = [reports.invoice(seen.connection, one) for one in run.invoices.split()]
         signed = closing.signing(
             run,
             [one for one in imports if one is not None],
             stored.sign_off(seen.connection, self.run_id),
-            newest.run_id,
+            stored.last_lock(seen.connection, run.provider),
             by=seen.actor.label,
             note=self.reason,
             now_us=seen.now_us,
+            current=partial(running.is_current, seen.connection, run),
         )
         if isinstance(signed, NotCompared):
             return _refused(signed)

@@ -1,11 +1,16 @@
 """Sign-off by a second person, and the lock of a period (REC-3). Pure: values in, a record out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ledger.reconcile.values import Refused
 from ledger.records import Invoice, PeriodLock, Reconciliation, ReconciliationSignOff
 
 NOTE_LIMIT_CHARS = 500
+
+_OUTDATED = Refused(
+    code="RUN_OUTDATED",
+    message="lines or attempts of the period came after the run: run and sign it again",
+)
 
 
 def person(label: str) -> str:
@@ -17,20 +22,23 @@ def signing(
     run: Reconciliation,
     invoices: Sequence[Invoice],
     signed: ReconciliationSignOff | None,
-    newest_run_id: str,
+    last: PeriodLock | None,
     *,
     by: str,
     note: str,
     now_us: int,
+    current: Callable[[], bool],
 ) -> ReconciliationSignOff | Refused:
-    """The sign-off of a run, by someone who neither ran it nor imported what it compares."""
+    """The sign-off of a run, by someone who neither ran it nor imported what it compares.
+
+    Any run of an open period may be signed, by whichever plan, while it is `current`: made again
+    now it would compare the same. That takes as long as a run, so it is asked last. `last`: the
+    provider's latest lock.
+    """
     if signed is not None:
         return Refused(code="ALREADY_SIGNED", message=f"{signed.signed_by} signed this run")
-    if newest_run_id != run.run_id:
-        return Refused(
-            code="NOT_THE_NEWEST_RUN",
-            message=f"{newest_run_id} is a later run of the same period: look at that one",
-        )
+    if last is not None and run.start_us < last.end_us:
+        return _locked(last)
     involved = {person(run.ran_by): "ran it"}
     involved |= {person(one.imported_by): "imported a report that it compares" for one in invoices}
     if person(by) in involved:
@@ -40,6 +48,8 @@ def signing(
         )
     if len(note) > NOTE_LIMIT_CHARS:
         return Refused(code="NOTE_TOO_LONG", message=f"at most {NOTE_LIMIT_CHARS} characters")
+    if not current():
+        return _OUTDATED
     return ReconciliationSignOff(run_id=run.run_id, signed_at_us=now_us, signed_by=by, note=note)
 
 
@@ -61,9 +71,7 @@ def locking(
     if signed is None:
         return Refused(code="NOT_SIGNED", message="a second person has to sign the run first")
     if last is not None and run.start_us < last.end_us:
-        return Refused(
-            code="PERIOD_LOCKED", message=f"{last.period} is locked, and ends after this begins"
-        )
+        return _locked(last)
     if earlier_line_us is not None:
         return Refused(
             code="EARLIER_PERIOD_OPEN",
@@ -72,12 +80,15 @@ def locking(
     if now_us < run.end_us:
         return Refused(code="PERIOD_NOT_OVER", message=f"{run.period} is not over yet")
     if not current:
-        return Refused(
-            code="RUN_OUTDATED",
-            message="lines or attempts of the period came after the run: run and sign it again",
-        )
+        return _OUTDATED
     return PeriodLock(
         provider=run.provider, period=run.period, start_us=run.start_us, end_us=run.end_us,
         run_id=run.run_id, as_of_seq=run.as_of_seq, closing=run.closing, locked_at_us=now_us,
         locked_by=by,
     )  # fmt: skip
+
+
+def _locked(last: PeriodLock) -> Refused:
+    return Refused(
+        code="PERIOD_LOCKED", message=f"{last.period} is locked, and ends after this begins"
+    )

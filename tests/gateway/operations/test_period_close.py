@@ -63,7 +63,6 @@ def test_only_a_second_person_signs_and_only_a_signed_period_is_locked(books):
     assert refused(books, sign, ANN).code == "SECOND_PERSON"
     again = msgspec.structs.replace(PLAN, materiality_pico=1)
     newer = perform(books, compare(plan=again), BOB).subject
-    assert refused(books, sign, BOB).code == "NOT_THE_NEWEST_RUN"
     of_newer = SignReconciliation(run_id=newer, reason="looked at it")
     assert refused(books, of_newer, BOB).code == "SECOND_PERSON"  # bob ran this one
     assert refused(books, of_newer, ANN).code == "SECOND_PERSON"  # ann imported
@@ -74,10 +73,36 @@ def test_only_a_second_person_signs_and_only_a_signed_period_is_locked(books):
     assert refused(books, early, carl, at_us=OCTOBER_US - 1).code == "PERIOD_NOT_OVER"
     perform(books, early, carl)
     assert refused(books, early, carl).code == "PERIOD_LOCKED"
+    assert refused(books, sign, carl).code == "PERIOD_LOCKED"
     assert refused(books, compare()).code == "PERIOD_LOCKED"
     found = reported(books, newer)
     assert (found.signed.signed_by, found.lock.locked_by) == ("console:carl", "console:carl")
     assert refused(books, SignReconciliation(run_id="rec_none", reason="r")).code == "NO_SUCH_RUN"
+
+
+def test_the_first_plan_can_be_signed_after_a_second_one_was_tried(books):
+    """REC-3: any run of an open period, while it would come out the same now."""
+    perform(books, ImportInvoice(files=(costs(*WHOLE_MONTH),)))
+    first = perform(books, compare()).subject
+    tolerant = msgspec.structs.replace(PLAN, total_tolerance_pico=1)
+    second = perform(books, compare(plan=tolerant)).subject
+    asked_again = refused(books, compare())
+    assert (asked_again.code, first in asked_again.message) == ("SAME_RUN", True)
+    perform(books, SignReconciliation(run_id=first, reason="the plan we agreed on"), BOB)
+    perform(books, LockPeriod(run_id=first, reason="month end"), BOB)
+    assert reported(books, first).lock.run_id == first
+    found = refused(books, SignReconciliation(run_id=second, reason="this too"), BOB)
+    assert found.code == "PERIOD_LOCKED"
+
+
+def test_a_run_that_is_outdated_is_not_signed_and_one_made_again_is(books):
+    perform(books, ImportInvoice(files=(costs((0, usual(1))),)))
+    run_id = perform(books, compare()).subject
+    perform(books, ImportInvoice(files=(costs((1, usual(1))),)))
+    sign = SignReconciliation(run_id=run_id, reason="looked at it")
+    assert refused(books, sign, BOB).code == "RUN_OUTDATED"
+    again = perform(books, compare()).subject
+    perform(books, SignReconciliation(run_id=again, reason="looked at it"), BOB)
 
 
 def test_a_run_that_is_outdated_is_not_locked(books):
