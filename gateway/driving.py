@@ -219,6 +219,7 @@ class Driver:
             leg.cost_pico = priced_attempt(run.weighed, leg.tried())[0].total_pico
         except ValueError as fault:
             self._unusable(run, leg, fault)
+        self._tell_over_cap(run, leg)
         self._health.ended(
             leg.route.route_id,
             leg.state,
@@ -231,6 +232,16 @@ class Driver:
         metrics.attempt_ended(leg.kind, leg.route.route_id, leg.outcome.status)
         if run.winner is None and _answers(run, leg.outcome):
             self._choose(run, leg)
+
+    def _tell_over_cap(self, run: Run, leg: Leg) -> None:
+        """Tell of a provider that counts more output than the cap: it is billed so (CST-6)."""
+        cap, outcome = run.weighed.request.budget.max_output_tokens, leg.outcome
+        if outcome is None or outcome.usage_source != "provider":
+            return
+        if outcome.usage.output_tokens > cap:
+            told = outcome.usage.output_tokens
+            log.warning("%s: %d output tokens by its provider, cap %d", leg.attempt_id, told, cap)
+            metrics.usage_over_cap(leg.route.route_id)
 
     def _unusable(self, run: Run, leg: Leg, fault: Exception) -> None:
         log.error("%s reported an unusable end: %s", leg.attempt_id, type(fault).__name__)

@@ -80,6 +80,12 @@ _attempts = Counter(
     ["kind", "route", "status"],
     registry=REGISTRY,
 )
+_over_cap = Counter(
+    "weighbridge_usage_over_cap",
+    "Attempts whose provider counts more output than the request's cap; billed as it says.",
+    ["route"],
+    registry=REGISTRY,
+)
 _probes = Counter(
     "weighbridge_snapshot_probes",
     "Snapshots asked for at once because a decision had only a stale one.",
@@ -175,6 +181,11 @@ def request_ended(receipt: Receipt) -> None:
 def attempt_ended(kind: str, route_id: str, status: str) -> None:
     """Count an attempt's end; its receipt may have others beside it."""
     child(_attempts, kind, _route(route_id), status).inc()
+
+
+def usage_over_cap(route_id: str) -> None:
+    """Count an attempt whose provider says that it generated more than was asked for (CST-6)."""
+    child(_over_cap, _route(route_id)).inc()
 
 
 def step_taken(asked: str, action: str) -> None:

@@ -20,6 +20,17 @@ _STATUS = {
     "CONFLICT": 409,
     "LEDGER_UNAVAILABLE": UNAVAILABLE,
 }
+_ACTIONS = {
+    "NO_SUCH_OPERATION": "Use a name that GET /api/v1/operations lists.",
+    "INVALID_REQUEST": "Correct the field that the message names; GET /api/v1/operations has them.",
+    "ROLE_MISSING": "Use a key that has the scope; an administrator can make one.",
+    "REASON_MISSING": "Send the body field `reason` with the request.",
+    "NO_CHANGE": "Nothing is to be done: it is so already.",
+    "CONFLICT": "Look at what is in force now, then decide again.",
+    "MOVED": "Look at what is in force now, then decide again.",
+    "LEDGER_UNAVAILABLE": "Send the same request again later.",
+}
+CORRECT = "Correct what the message and `problems` name and send it again; nothing was written."
 REFUSED_STATUS = 422  # of a refusal that is no kind of its own
 
 
@@ -57,6 +68,7 @@ def refused(refusal: Refused) -> Response:
             status=status,
             code=refusal.code,
             message=refusal.message,
+            caller_action=_ACTIONS.get(refusal.code, CORRECT),
             retryable=status == UNAVAILABLE,
             problems=refusal.problems,
         )

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from gateway import metrics
 from gateway.policy.values import AttemptRules, RetryRule
-from gateway.providers.outcomes import Rejected
+from gateway.providers.outcomes import Completed, Rejected
 from tests.gateway.attempts import (
     FAST,
     LONG,
@@ -274,3 +275,27 @@ def test_nothing_follows_where_nothing_can_be_recorded(fleet, monkeypatch):
         run = asyncio.run(play(on))
         assert len(provider.calls) == 1
         assert on.held()[2] == run.legs[0].hold.cost_pico  # its end isn't recorded: money stays
+
+
+@pytest.mark.parametrize(("output_tokens", "told"), [(200, False), (201, True)])
+def test_a_providers_count_above_the_cap_is_billed_as_it_says_and_told(
+    fleet, caplog, output_tokens, told
+):
+    """CST-6: it is what the provider will charge; the cap was 200."""
+    over = planned(
+        lambda call: [*PIECES, Completed(usage=used(call, output_tokens), finish_reason="stop")]
+    )
+    before = over_cap()
+    end = played(fleet, over, rules=AttemptRules())
+    assert (end.receipt.output_tokens, end.receipt.usage_source) == (output_tokens, "provider")
+    assert ("output tokens by its provider, cap 200" in caplog.text) is told
+    assert over_cap() - before == told
+
+
+def over_cap() -> float:
+    lines = metrics.exposition().decode().splitlines()
+    return sum(
+        float(line.split()[-1])
+        for line in lines
+        if line.startswith("weighbridge_usage_over_cap_total")
+    )

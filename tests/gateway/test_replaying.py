@@ -229,6 +229,16 @@ def test_a_policy_that_is_neither_published_nor_a_file_is_named(ledger: Path):
         run("--policy", "policy-none")
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [("--from", "yesterday", "write 2026-11-01"), ("--policy", "nope", "manage.py policy list"),
+     ("--rates", "nope", "manage.py rates list")],
+)  # fmt: skip
+def test_an_option_that_cannot_be_used_says_what_can_be_written(ledger, option, value, says):
+    with pytest.raises(CommandError, match=says):
+        run(option, value)
+
+
 def test_the_api_tells_one_request_under_another_policy(ledger: Path):
     publish_slower(ledger)
     client = Client(SmallGateway(ledger))

@@ -83,6 +83,12 @@ class Command(BaseCommand):
         return tally(chain([comparison], replayer.steps(request_id)), keep=SHOWN)
 
 
+WRITTEN = (
+    "Name a revision of `manage.py policy list`, a version of `manage.py rates list`, or a file "
+    "of a fleet."
+)
+
+
 def described(summary: Summary) -> list[str]:
     """Returns a counterfactual as lines: the recorded side, the other, and who moved."""
     before, after = summary.before, summary.after
@@ -134,14 +140,17 @@ def _other(replayer: Replayer, policy: str | None, rates: str | None) -> Other:
         raise CommandError(f"{policy} has no [policy].")
     if rates_file is not None and not rates_file.rate_tables:
         raise CommandError(f"{rates} has no [[rate_tables]].")
-    return Other(
-        policy=policy_file.policy
-        if policy_file is not None
-        else (None if policy is None else replayer.policy(policy)),
-        rates=rates_file.rate_tables[-1]
-        if rates_file is not None
-        else (None if rates is None else replayer.rates(rates)),
-    )
+    try:
+        return Other(
+            policy=policy_file.policy
+            if policy_file is not None
+            else (None if policy is None else replayer.policy(policy)),
+            rates=rates_file.rate_tables[-1]
+            if rates_file is not None
+            else (None if rates is None else replayer.rates(rates)),
+        )
+    except NotInLedger as error:
+        raise CommandError(f"{error} {WRITTEN}") from error
 
 
 def _file(name: str | None) -> Fleet | None:
