@@ -18,6 +18,8 @@ TOKENS_LIMIT = 10**15
 AMOUNT_LIMIT_PICO = 10**30  # 10^18 units
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
+# No text of a report holds these: control characters but tab and line ends, and half a character.
+_REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 Span = tuple[int, int]  # start_us, end_us; the end is exclusive
@@ -37,6 +39,16 @@ def rounded_to(text: str, places: int) -> tuple[int, bool]:
     if 2 * rest > step or (2 * rest == step and value % 2):
         value += 1
     return value, rest != 0
+
+
+def refused_character(text: str) -> str | None:
+    """The first character that no text of a report may hold, as "U+0000"; None: there is none.
+
+    The one rule of all formats. A control character acts on who reads it, a terminal or a
+    spreadsheet; half a character, as JSON's "\\ud800" alone, can't be stored.
+    """
+    found = _REFUSED.search(text)
+    return None if found is None else f"U+{ord(found[0]):04X}"
 
 
 class Fields:
@@ -78,7 +90,14 @@ class Fields:
             raise self.bad(name, "WRONG_TYPE", "it must be a text")
         if len(value) > limit:
             raise self.bad(name, "TOO_LONG", f"it has more than {limit} characters")
+        self.check(name, value)
         return value
+
+    def check(self, name: str, text: str) -> None:
+        """Unreadable (CHARACTER) where `text`, of the field `name`, has a refused character."""
+        found = refused_character(text)
+        if found is not None:
+            raise self.bad(name, "CHARACTER", f"it has {found}, which is no character of a text")
 
     def need(self, name: str) -> str:
         """The text; Unreadable (MISSING) where there is none."""

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ledger.invoices.fields import Fields, Number
+from ledger.invoices.fields import Fields, Number, refused_character
 from ledger.invoices.values import Unreadable
 
 FILE_LIMIT_BYTES = 32 << 20
@@ -142,6 +142,11 @@ def csv_rows(text: str | Iterable[str]) -> tuple[tuple[str, ...], Iterator[Field
         raise Unreadable(
             "COLUMNS", f"it has {len(header)} columns; {COLUMNS_LIMIT} are the limit", 1
         )
+    for column, name in enumerate(header, start=1):
+        found = refused_character(name)
+        if found is not None:
+            message = f"the column's name has {found}, which is no character of a text"
+            raise Unreadable("CHARACTER", message, 1, column)
     if len(set(header)) != len(header):
         twice = next(name for name in header if header.count(name) > 1)
         column = len(header) - header[::-1].index(twice)

@@ -124,8 +124,11 @@ def _tags(row: Fields) -> tuple[tuple[str, str], ...]:
         return ()
     try:
         values = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise row.bad("Tags", "WRONG_TYPE", "it is no JSON object") from None
     if not isinstance(values, dict) or len(values) > TAGS_LIMIT:
         raise row.bad("Tags", "WRONG_TYPE", f"it must be an object of at most {TAGS_LIMIT} tags")
-    return tuple((str(name), str(value)) for name, value in sorted(values.items()))
+    tags = tuple((str(name), str(value)) for name, value in sorted(values.items()))
+    for tag in tags:
+        row.check("Tags", "".join(tag))
+    return tags

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from ledger.invoices import anthropic, anthropic_console, aws_cur, focus, gcp_billing, openai
-from ledger.invoices.fields import Fields
+from ledger.invoices.fields import Fields, refused_character
 from ledger.invoices.files import Tree, csv_rows, text_of
 from ledger.invoices.values import Bucket, Line, Page, Refusal, Report, Unreadable
 
@@ -98,6 +98,9 @@ def _refused_ask(
         return Refusal(code="UNKNOWN_FORMAT", message=f"there is no {format_name!r}; use {known}")
     if provider is not None and not 0 < len(provider) <= PROVIDER_LIMIT_CHARS:
         message = f"a provider's name has 1 to {PROVIDER_LIMIT_CHARS} characters"
+        return Refusal(code="PROVIDER", message=message)
+    if provider is not None and refused_character(provider):
+        message = f"a provider's name can't have {refused_character(provider)}"
         return Refusal(code="PROVIDER", message=message)
     if not 1 <= len(files) <= FILES_LIMIT:
         message = f"{len(files)} files; a report has 1 to {FILES_LIMIT} pages"

@@ -153,3 +153,52 @@ def test_lines_beyond_the_limit_are_refused():
     rows = b"2026-09-01,m,0.10,output\n" * 50_001
     found = refused(b"usage_date_utc,model,cost_usd,token_type\n" + rows)
     assert found.code == "TOO_MANY_LINES"
+
+
+TIMES = '"usage_start_time": "2026-09-01", "usage_end_time": "2026-09-02"'
+FOCUS = (
+    "BilledCost,ChargeCategory,ChargePeriodStart,ChargePeriodEnd,BillingCurrency,ProviderName,Tags"
+)
+CHARGE = "1,Usage,2026-09-01,2026-09-02,USD,Acme"
+TAGGED = "identity/LineItemId,lineItem/LineItemType,lineItem/UnblendedCost,resourceTags/user:a"
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "column"),
+    [
+        (page(changed(line_item="half \ud800")), 8, 5),
+        (page(changed(project_id="a\0b")), 8, 5),
+        (page(changed(project_id="\x9b31m")), 8, 5),
+        (page(changed(object="\udfff")), 8, 5),
+        (b"usage_date_utc,model,cost_usd,token_type\n2026-09-01,m\0,1,x\n", 2, 2),
+        (b"usage_date_utc,model,cost_usd,token_type\n2026-09-01,m,1,\x1b[2J\n", 2, 4),
+        (f'{{{TIMES}, "cost_type": "\\udc00", "sku": {{}}}}'.encode(), 1, 1),
+        (f'{FOCUS}\n{CHARGE},"{{""a"": ""\\ud800""}}"\n'.encode(), 2, 7),
+        (f'{FOCUS}\n{CHARGE},"{{""\\u0000"": 1}}"\n'.encode(), 2, 7),
+        (f"{TAGGED}\x7f\n".encode(), 1, 4),
+    ],
+)
+def test_control_characters_and_half_ones_are_refused_in_the_texts_of_every_format(
+    content, line, column
+):
+    """REC-1: in any text that is kept; each with its place."""
+    found = refused(content)
+    assert (found.code, found.line, found.column) == ("CHARACTER", line, column), found
+    assert "U+" in found.message
+    str(found).encode()
+
+
+def test_tabs_and_line_ends_are_characters_of_a_text():
+    assert whole(page(changed(line_item="two\nlines\tand a tab"))).lines[0].description == (
+        "two\nlines\tand a tab"
+    )
+
+
+def test_a_providers_name_has_no_control_characters():
+    assert refused(page(FIRST), provider="acme\ud800").code == "PROVIDER"
+    assert refused(page(FIRST), provider="acme\0").code == "PROVIDER"
+
+
+def test_tags_that_are_nested_too_deeply_are_refused():
+    found = refused(f"{FOCUS}\n{CHARGE},{'[' * 8_000}\n".encode())
+    assert (found.code, found.line, found.column) == ("WRONG_TYPE", 2, 7)
