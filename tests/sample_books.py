@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -21,6 +22,7 @@ from gateway.policy.values import (
     RoutePolicy,
 )
 from ledger import records as r
+from ledger.rates import RateTable
 from tests import factories, policy_factories
 from tests.sample_console import RELEASE, TABLE
 
@@ -123,7 +125,7 @@ def _published(value: RoutePolicy, at_us: int) -> r.RoutePolicyRecord:
     )
 
 
-def _dearer(version: str, effective_from_us: int) -> msgspec.Struct:
+def _dearer(version: str, effective_from_us: int) -> RateTable:
     rates = tuple(
         msgspec.structs.replace(rate, output_micro_per_mtok=rate.output_micro_per_mtok * 5 // 4)
         for rate in TABLE.rates
@@ -181,8 +183,8 @@ def _september(number: int, at_us: int, *, unknown: bool) -> list[r.Record]:
     """One request at the provider, with its decision; an unknown one has cost nothing yet."""
     from tests.gateway.operations import books
 
-    nothing = {"cost_pico": 0, "input_tokens": 0, "output_tokens": 0}
-    ended = {"outcome": "unknown", **nothing} if unknown else {}
+    nothing: dict[str, Any] = {"cost_pico": 0, "input_tokens": 0, "output_tokens": 0}
+    ended: dict[str, Any] = {"outcome": "unknown", **nothing} if unknown else {}
     *before, receipt = books.request(number, at_us, **ended)
     changed = {"rate_table_version": TABLE.version, "policy_revision": "policy-7"}
     free = dict.fromkeys(("cost_input_pico", "cost_output_pico", "cost_total_pico"), 0)

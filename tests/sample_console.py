@@ -250,7 +250,7 @@ def _paper(number: int, at_us: int, receipt: r.Receipt) -> list[r.Record]:
             route_id=receipt.route_id,
             reserved_at_us=at_us,
             bound_at_us=at_us + 60_000_000,
-            cost_pico=max(receipt.cost_estimated_pico, receipt.cost_total_pico),
+            cost_pico=max(receipt.cost_estimated_pico or 0, receipt.cost_total_pico),
         ),
         factories.attempt(number, **named, started_at_us=at_us, route_id=receipt.route_id),
         factories.attempt_event(

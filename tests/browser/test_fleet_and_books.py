@@ -1,7 +1,7 @@
 """Routes, policies, rates, reconciliation and health in chromium: actions, links, axe, widths."""
 
 import re
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -144,7 +144,11 @@ def test_a_report_is_imported_by_its_file(operator_page: Page, request: pytest.F
     provider = f"cloud-{abs(hash(request.node.name)) % 10**6}"
     page.goto("/reconciliation")
     page.get_by_text("Import a report").click()
-    file = {"name": "costs.json", "mimeType": "application/json", "buffer": costs((0, usual(3)))}
+    file: Any = {
+        "name": "costs.json",
+        "mimeType": "application/json",
+        "buffer": costs((0, usual(3))),
+    }
     page.get_by_label("Files").set_input_files(file)
     page.get_by_label("Provider, where").fill(provider)
     page.get_by_role("button", name="Import", exact=True).click()

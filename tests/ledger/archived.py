@@ -45,7 +45,7 @@ def commits(number):
     key = factories.any_record(
         r.IdempotencyKey,
         number,
-        tenant_id=begun[0].tenant_id,
+        tenant_id=factories.reservation(number).tenant_id,
         request_id=factories.request_id(number),
     )
     by_us = LATER_US if number in YOUNG else 0

@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 from contextlib import closing
+from typing import Any
 
 import pytest
 from django.core.management.base import CommandError
@@ -10,8 +11,8 @@ from django.core.management.base import CommandError
 from ledger.health import health
 from ledger.queries.archives import archives_of_period
 from ledger.reading import connect_read_only
-from ledger.reconcile.running import Refused, period_of, reconcile
-from ledger.reconcile.values import Binding, Plan
+from ledger.reconcile.running import period_of, reconcile
+from ledger.reconcile.values import Binding, Plan, Refused
 from ledger.rollups.tables import ARCHIVED
 from tests import factories
 from tests.ledger import archived as made
@@ -80,7 +81,8 @@ def test_an_archived_period_is_not_reconciled_or_exported_as_if_it_were_empty(le
     told = made.archived(ledger, tmp_path / "old").archive
     plan = Plan(provider="simulator", bindings=(Binding(route_id="route-a", model="m"),))
     with closing(connect_read_only(ledger)) as connection:
-        refused = reconcile(connection, plan, period_of("2025-11"))
+        period: Any = period_of("2025-11")
+        refused = reconcile(connection, plan, period)
         assert isinstance(refused, Refused)
         assert (refused.code, told.file in refused.message) == ("PERIOD_ARCHIVED", True)
         later = period_of("2026-02")

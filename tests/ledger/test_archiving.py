@@ -12,8 +12,8 @@ import pytest
 from ledger import records as r
 from ledger.archive_check import archive_faults
 from ledger.archive_tables import MOVED
-from ledger.archiving import Refused, archive, latest_cut_us
-from ledger.backup import sha256_of
+from ledger.archiving import archive, latest_cut_us
+from ledger.backup import Refused, sha256_of
 from ledger.block_roots import Subtrees
 from ledger.invariants import audit
 from ledger.offline_proof import problems
@@ -108,6 +108,7 @@ def test_sums_are_the_same_before_and_after_and_when_made_again(ledger, tmp_path
 def test_a_proof_of_what_stays_is_as_before_and_of_what_moved_names_the_archive(ledger, tmp_path):
     with closing(connect_read_only(ledger)) as connection:
         head = read_head(connection)
+        assert head is not None
         roots = [Subtrees(connection, head).leaves(0, head.size)]
     manifest = made.archived(ledger, tmp_path / "old")
     with closing(connect_read_only(ledger)) as connection:

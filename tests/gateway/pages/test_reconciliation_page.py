@@ -5,6 +5,7 @@ import hashlib
 import io
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -49,7 +50,12 @@ def books(ledger_path: Path) -> Path:
 @pytest.fixture
 def run_id(books: Path) -> str:
     """September as its invoice has it, with one unknown that the invoice doesn't charge."""
-    unknown = {"outcome": "unknown", "input_tokens": 0, "output_tokens": 0, "cost_pico": 0}
+    unknown: dict[str, Any] = {
+        "outcome": "unknown",
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "cost_pico": 0,
+    }
     append(books, request(4, START_US + 9, **unknown))
     append(books, [factories.rate_table()])
     dearer = [usual(1)[0], ("gpt-5, output", 0.1, 200)]

@@ -1,5 +1,7 @@
 """Routes and capacity: states and why, room and its age, the fallback graph, drains by form."""
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
@@ -55,8 +57,8 @@ def line(*, seen=None, snapshot=None, drain=None, breaker=None, **route):
     return found
 
 
-def live(state: str = "closed", **changed: object) -> LiveRoute:
-    fields = {
+def live(state: Any = "closed", **changed: Any) -> LiveRoute:
+    fields: dict[str, Any] = {
         "route_id": "fast-v2", "takes": True, "snapshot": None, "in_flight": 3,
         "kv_held_tokens": 10, "kv_reserved_since_tokens": 0,
         "breaker": Breaker(state=state, until_us=NOW_US + 5), "cooldown_until_us": None,
