@@ -232,6 +232,28 @@ def test_a_cancel_during_the_pause_before_a_retry_ends_it_unsent(fleet):
     assert (end.receipt.cost_total_pico, end.held, len(provider.calls)) == (0, (0, 0, 0), 1)
 
 
+def test_a_stop_during_the_pause_before_a_retry_ends_it_unsent_and_costs_nothing(fleet):
+    """RTY-1, LED-6: what the process never sent is no unknown and owes nothing."""
+    with_rules(fleet.ledger, RETRIES)
+    provider = planned(refusing(retry_after_ms=5_000))
+
+    async def play(on):
+        run = await on.admitted(deadline_ms=60_000)
+        while not run.legs[0].filed:  # the retry is durable, and waits
+            await asyncio.sleep(0)
+        await on.journey.drain(0)
+        return run, (await on.pieces(run))[1]
+
+    with stage(fleet.ledger, provider) as on:
+        run, ended = asyncio.run(play(on))
+        held = on.held()
+    end = proved(fleet.ledger, run.request_id, "", held, provider)
+    assert end.attempts() == [("primary", FAST, "failed"), ("retry", FAST, "cancelled")]
+    assert (end.receipt.status, end.receipt.cost_total_pico, ended.nothing_ran) == (
+        "cancelled", 0, True,
+    )  # fmt: skip
+
+
 def test_one_deadline_covers_all_attempts(fleet):
     """RTY-2: it passes while the second attempt runs, and is passed on to it."""
     with_rules(fleet.ledger, RETRIES)
