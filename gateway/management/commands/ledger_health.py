@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
 from gateway.clock import SystemClock
+from gateway.management.listing import ListingCommand
 from ledger.health import health
 
 
-class Command(BaseCommand):
+class Command(ListingCommand):
     help = "Shows the ledger's file, log, chain, triggers, backup and open unknowns, by code."
     requires_system_checks: tuple[str, ...] = ()
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from gateway.clock import SystemClock
 from gateway.fleet_file.named import instant, named
 from gateway.fleet_file.toml_text import written
+from gateway.management.listing import ListingCommand
 from gateway.management.performing import performed
 from gateway.management.rate_text import change_lines, history_lines, trial_lines
 from gateway.operations.base import Operation
@@ -35,7 +36,7 @@ GROUPINGS = ("model", "route", "tenant")
 LEFT_OUT_SHOWN = 20
 
 
-class Command(BaseCommand):
+class Command(ListingCommand):
     help = (
         "Rate tables: list, show and compare them, a price's history, what past traffic would have "
         "cost, and public price tables read into a draft. Exits 1 where something is refused."

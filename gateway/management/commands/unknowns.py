@@ -4,15 +4,16 @@ import json
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from gateway.clock import SystemClock
+from gateway.management.listing import ListingCommand
 from gateway.unknown_report import unknowns_body
 from ledger.errors import LedgerError
 from ledger.reading import reader
 
 
-class Command(BaseCommand):
+class Command(ListingCommand):
     help = "List the open unknowns. `manage.py operate resolve_unknown` settles one."
 
     def add_arguments(self, parser: CommandParser) -> None:
