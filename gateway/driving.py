@@ -8,7 +8,7 @@ covers all of them (RTY-2); the loser of a hedge is cancelled and accounted for 
 import asyncio
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gateway import metrics
@@ -167,7 +167,7 @@ class Driver:
         if begun is not None:
             run.legs.append(begun)
         try:
-            await self._store.commit((*rows, *asked_rows))
+            stopped = await self._committed((*rows, *asked_rows))
         except LedgerError:
             # Nothing of it is durable, so nothing of it may run: the request ends as it was.
             self._desk.snapshots_lost(asked_rows)
@@ -178,8 +178,23 @@ class Driver:
             return None
         for each in ended:
             each.filed = True
+        if stopped is not None:
+            raise stopped
         metrics.step_taken(asked, begun.kind if begun is not None else "none")
         return begun
+
+    async def _committed(self, rows: Sequence[Record]) -> asyncio.CancelledError | None:
+        """Commit, and know what became of it also when stopped in between; return the stop.
+
+        Rows that are durable and not known to be would be filed twice.
+        """
+        committing = asyncio.ensure_future(self._store.commit(rows))
+        try:
+            await asyncio.shield(committing)
+        except asyncio.CancelledError as stopped:
+            await committing
+            return stopped
+        return None
 
     def _piece(self, run: Run, leg: Leg, delta: Delta) -> None:
         if leg.first_piece_us is None:
@@ -316,12 +331,14 @@ class Driver:
         ended = [leg for leg in run.legs if leg.outcome is not None and not leg.filed]
         rows = [row for leg in ended for row in attempt_records(run.weighed, leg.tried())]
         try:
-            await self._store.commit(rows)
+            stopped = await self._committed(rows)
         except LedgerError:
             return  # they are filed with the receipt
         for leg in ended:
             leg.filed = True
             self._release(run, leg)
+        if stopped is not None:
+            raise stopped
 
     def _release(self, run: Run, leg: Leg) -> None:
         """Give back what an ended attempt held; an unknown keeps its money held (LED-6)."""
