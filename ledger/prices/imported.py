@@ -5,6 +5,7 @@ float. What a rate can't express is left out and named, never guessed or rounded
 """
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ledger.invoices.fields import refused_character
 from ledger.money import INT64_MAX, parse_scaled
 from ledger.rates import Meters, Rate, RateTable, Tier
 
@@ -20,6 +22,8 @@ FILE_LIMIT_BYTES = 64 << 20
 CURRENCY = "USD"  # of both public tables
 PER_TOKEN, PER_MILLION, PER_THOUSAND = 12, 6, 9
 """Decimal places from a price for one, a million or a thousand to micro-units per million."""
+
+_TEXT = re.compile(r'"(?:[^"\\]++|\\.)*+"')
 
 
 class Digits(str):
@@ -83,9 +87,26 @@ def parsed(content: bytes) -> Any:
         if not unpacker.eof:
             raise ValueError(f"the file is cut, or unpacks to over {FILE_LIMIT_BYTES:,} bytes")
     try:
-        return json.loads(content, parse_float=Digits, parse_int=Digits, parse_constant=_refused)
+        text = content.decode(json.detect_encoding(content))
+        tree = json.loads(text, parse_float=Digits, parse_int=Digits, parse_constant=_refused)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the file is no JSON: {error}") from None
+    _check_texts(text)
+    return tree
+
+
+def _check_texts(text: str) -> None:
+    """ValueError where a text of a JSON document has what no report may have either (REC-1)."""
+    for each in _TEXT.finditer(text):
+        if "\\" in each[0] or refused_character(each[0]) is not None:
+            found = refused_character(json.loads(each[0]))
+            if found is not None:
+                line = text.count("\n", 0, each.start()) + 1
+                column = each.start() - text.rfind("\n", 0, each.start())
+                raise ValueError(
+                    f"CHARACTER: line {line}, column {column}: the text has {found}, which is no "
+                    "character of one"
+                )
 
 
 def micro_of(value: Any, places: int) -> int:

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -49,6 +50,17 @@ def test_a_price_finer_than_a_micro_unit_is_left_out_and_named_and_its_model_is_
         )
     ]
     assert found.rates[0].unpriced == ("input", "cached_input")
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("half \\ud800", "U+D800"), ("\\u0000", "U+0000"), ("\x7f", "U+007F"), ("\\b", "U+0008")],
+)
+def test_a_name_with_a_control_character_or_half_a_one_is_refused_with_its_place(name, found):
+    """CST-7, REC-1: the rule of the providers' reports."""
+    text = f'{{"whole \\ud83d\\ude00": {{}},\n "{name}": {{"input_cost_per_token": 1e-6}}}}'
+    with pytest.raises(ValueError, match=re.escape(f"line 2, column 2: the text has {found}")):
+        read_litellm(text.encode())
 
 
 @pytest.mark.parametrize("value", ["-1", '"2"', "true", "NaN", "1e40"])
