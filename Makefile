@@ -9,7 +9,7 @@ RUN := $(BIN)/python manage.py
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-dev demo serve test lint types contracts migrations unit \
-	bench-gateway bench-ledger bench-simulator bench-slo diagnosis-long bench-pages crash-long simulator-long screenshots lock clean
+	bench-gateway bench-ledger bench-simulator bench-slo diagnosis-long bench-pages test-clients crash-long simulator-long screenshots lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -69,6 +69,11 @@ diagnosis-long: .venv/dev  ## nine scenarios over twenty seeds: the confusion ma
 	SCENARIO_SEEDS=20 WEIGHBRIDGE_VAR=$$(mktemp -d) $(BIN)/pytest -s -k twenty tests/gateway/demo/test_scenarios.py
 bench-pages: .venv/dev  ## each page's queries over a million receipts
 	$(BIN)/python -m benchmarks.pages
+test-clients: .venv/dev  ## clients of others, and schemathesis, against a running server
+	test -x .venv-clients/bin/python || $(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/python -m pip install -q -r tests/clients/requirements.txt
+	-command -v npm >/dev/null && npm install --silent --prefix .venv-clients openai
+	CLIENT_EXAMPLES=20 WEIGHBRIDGE_VAR=$$(mktemp -d) $(BIN)/pytest -n 0 -rs tests/clients
 crash-long: .venv/dev  ## ten thousand seeded crashes of the ledger; prints the seed
 	$(BIN)/python -m tests.crashes --steps 10000
 simulator-long: .venv/dev  ## the engine against the oracle on 20,000 workloads
@@ -85,4 +90,4 @@ LOCK := -q --upgrade --generate-hashes --no-emit-index-url --no-emit-trusted-hos
 	--no-emit-find-links --no-header --strip-extras --allow-unsafe --no-annotate
 
 clean:  ## remove the virtual environment and everything under var/
-	rm -rf .venv var
+	rm -rf .venv .venv-clients var
