@@ -62,9 +62,9 @@ def schedule_running(state: ReplicaState) -> RunningSchedule:
         _publish(state, slot, computed + tokens, free)
         budget -= tokens
         index += 1
-    while state.publications and state.publications[0][0] <= iteration + 1:
-        heappop(state.publications)
-    if scheduled:
+    if scheduled:  # else this iteration is still to come, and what it will publish with it
+        while state.publications and state.publications[0][0] <= iteration + 1:
+            heappop(state.publications)
         _demote_unscheduled(state, order, scheduled)
     chunks = []
     for slot, (tokens, needed) in scheduled.items():

@@ -191,6 +191,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 can_admit = True
 
             # The waiting, head of line first, unless KV was so short that somebody had to go.
+            hits_may_go = False  # with them the first chunk of a blocked head may fit
             while queue and tokens_left > 0 and can_admit and len(running) < max_seqs:
                 slot = urgent[0][3] if by_priority else fcfs[0]
                 if dropped and done[slot] >= 0:
@@ -226,6 +227,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     held = -(-(start + tokens) // block_tokens)
                     needed = -(-to_compute // block_tokens) if whole_must_fit else held
                     if needed - hits + unowned + watermark > free:
+                        hits_may_go = unowned > 0 and not whole_must_fit
                         break
                     free -= held - hits + unowned
                 heappop(urgent) if by_priority else fcfs.popleft()
@@ -263,8 +265,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     held = -(-(start + tokens) // block_tokens)
                     blocks[slot] = held
                     fixed += held
-        elif not decodes:
-            # Idle.
+        elif not decodes:  # idle
             if next_arrival <= limit:
                 now = next_arrival
             else:
@@ -324,7 +325,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     break
                 heappop(completions)
                 stale -= 1
-            steps = (completions[0] >> ENTRY_BITS) - iteration
+            steps = 1 if hits_may_go else (completions[0] >> ENTRY_BITS) - iteration
             if publications and publications[0][0] - iteration <= steps:
                 steps = publications[0][0] - iteration - 1
             if committed > usable:

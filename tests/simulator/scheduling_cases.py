@@ -142,6 +142,17 @@ def seeded_case(seed: int) -> Case:
     return Case(jobs=jobs, config=config, model=model)
 
 
+def chained(case: Case) -> Case:
+    """The same case with hashes that are chained: equal ones stand for equal prefixes."""
+    known: dict[tuple[int, ...], int] = {}
+    jobs = []
+    for job in case.jobs:
+        prefixes = [job.block_hashes[: end + 1] for end in range(len(job.block_hashes))]
+        hashes = tuple(known.setdefault(prefix, len(known) + 1) for prefix in prefixes)
+        jobs.append(replace(job, block_hashes=hashes))
+    return replace(case, jobs=jobs)
+
+
 def plain(case: Case) -> Case:
     """The same case within what lanes do themselves: nothing but shortage hands it over."""
     return Case(
