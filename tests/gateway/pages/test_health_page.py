@@ -34,7 +34,7 @@ def test_what_is_wrong_comes_first_and_says_what_to_do():
 def test_every_signal_that_can_be_wrong_has_its_threshold(own_ledger: Path):
     """The writer's own and the faults say themselves when they are bad."""
     found = {signal.code for signal in health(own_ledger, now_us=0).signals}
-    assert found - THRESHOLDS.keys() == {"SYNCHRONOUS", "FILE_SIZE"}
+    assert found - THRESHOLDS.keys() == {"SYNCHRONOUS", "FILE_SIZE", "ARCHIVES"}
 
 
 def test_the_page_lists_every_signal_by_code(own_ledger: Path, viewer: Client):
