@@ -22,13 +22,15 @@ from tests.policy_factories import prediction, replaced, route
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=8)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 """Any text at all: quotes, line ends, dots and brackets."""
+NAMES = TEXTS.filter(lambda text: bool(text.strip()))
+"""A field of an identity says something: blanks alone are refused."""
 COUNTS = st.integers(1, 10**9)
 PRICES = st.integers(0, 10**12)
 SIMULATED = "sim:llama-3.1-8b-rtx4090"
 
 identities = st.builds(
     Identity,
-    **{name: TEXTS for name in Identity.__struct_fields__ if name != "tokenizer_revision"},
+    **{name: NAMES for name in Identity.__struct_fields__ if name != "tokenizer_revision"},
     tokenizer_revision=st.sampled_from(REVISIONS),
 )
 
