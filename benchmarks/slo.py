@@ -23,23 +23,23 @@ import django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 django.setup()
 
-import msgspec  # noqa: E402 - Django first
+import msgspec
 
-from gateway import configuration as configured  # noqa: E402
-from gateway.book import Book  # noqa: E402
-from gateway.control.evaluator import PASS_SECONDS  # noqa: E402
-from gateway.control.planning import plan_pass  # noqa: E402
-from gateway.demo.fleet import TENANTS, fleet_records  # noqa: E402
-from gateway.desk import Desk  # noqa: E402
-from gateway.management.commands.scenario import migrated  # noqa: E402
-from gateway.quota import Quota  # noqa: E402
-from ledger.reading import connect_read_only, reader  # noqa: E402
-from ledger.records import Receipt  # noqa: E402
-from ledger.rollups.projection import Rollups  # noqa: E402
-from ledger.slo_control import STEP_US  # noqa: E402
-from ledger.store import Store  # noqa: E402
-from tests.ledger.receipts import receipt  # noqa: E402
-from tests.policy_factories import request, snapshot  # noqa: E402
+from gateway import configuration as configured
+from gateway.book import Book
+from gateway.control.evaluator import PASS_SECONDS
+from gateway.control.planning import plan_pass
+from gateway.demo.fleet import TENANTS, fleet_records
+from gateway.desk import Desk
+from gateway.management.commands.scenario import migrated
+from gateway.quota import Quota
+from ledger.reading import connect_read_only, reader
+from ledger.records import Receipt
+from ledger.rollups.projection import Rollups
+from ledger.slo_control import STEP_US
+from ledger.store import Store
+from tests.ledger.receipts import receipt
+from tests.policy_factories import request, snapshot
 
 HOUR_US = 12 * STEP_US
 END_US = 1_796_000_000_000_000 - 1_796_000_000_000_000 % HOUR_US
@@ -143,7 +143,8 @@ def beside(path: Path, count: int) -> tuple[float, float]:
             running.clear()
             thread.join()
     connection.close()
-    return tuple(statistics.quantiles(found[busy], n=100)[98] for busy in (False, True))  # type: ignore[return-value]  # two of them
+    alone, beside = (statistics.quantiles(found[busy], n=100)[98] for busy in (False, True))
+    return alone, beside
 
 
 def _pass_again(path: Path, running: threading.Event) -> None:

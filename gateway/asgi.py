@@ -12,13 +12,13 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 django_application: Any = get_asgi_application()  # Django's ASGI types are narrower than ASGI's
 
-from django.conf import settings  # noqa: E402  (Django must be set up first)
+from django.conf import settings
 
-from gateway.api.application import api_application, handles  # noqa: E402
-from gateway.api.ports import Ports  # noqa: E402
-from gateway.clock import SystemClock  # noqa: E402
-from gateway.pages.body_limit import within_limit  # noqa: E402
-from gateway.runtime import Runtime  # noqa: E402
+from gateway.api.application import api_application, handles
+from gateway.api.ports import Ports
+from gateway.clock import SystemClock
+from gateway.pages.body_limit import within_limit
+from gateway.runtime import Runtime
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
