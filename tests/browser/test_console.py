@@ -151,9 +151,10 @@ def test_releases_compare_other_sides_on_request(page: Page):
     if not runs_scripts(page):
         page.get_by_role("button", name="Compare").click()
     page.wait_for_url("**baseline=rel-**")
-    expect(page.locator("thead .unit").first).to_have_text(baseline)
+    sides = page.get_by_role("region", name="Both sides").locator("thead .unit")
+    expect(sides.first).to_have_text(baseline)
     page.reload()
-    expect(page.locator("thead .unit").nth(1)).to_have_text(canary)
+    expect(sides.nth(1)).to_have_text(canary)
 
 
 def test_the_theme_switch_works_and_stays(page: Page):
