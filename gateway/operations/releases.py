@@ -189,13 +189,14 @@ class StartRollout(Operation, frozen=True, kw_only=True):
 
 
 class DecideRollout(Operation, frozen=True, kw_only=True):
-    """Hold a rollout, let a held one go on, or take it back."""
+    """Hold a rollout, let a held one go on, promote it, take it back, or end it unpromoted."""
 
     NAME: ClassVar[str] = "decide_rollout"
     ROLE: ClassVar[Role] = "operator"
 
     rollout_id: str
-    decision: Literal["hold", "resume", "roll_back"]
+    decision: Literal["hold", "resume", "promote", "roll_back", "end"]
+    confirm: str = ""  # to promote: the rollout's name once more
 
     def plan(self, seen: Seen) -> Plan | Refused:
         rollout = rolling.of(seen.connection, self.rollout_id)
@@ -207,6 +208,9 @@ class DecideRollout(Operation, frozen=True, kw_only=True):
         if rollout.progress.state != wanted:
             message = f"{self.rollout_id} is {rollout.progress.state} already; nothing was changed."
             return Refused(code="NO_CHANGE", message=message)
+        refusal = self._not_promoted(seen, rollout) if self.decision == "promote" else None
+        if refusal is not None:
+            return refusal
         step = rolling.stopped(
             rollout, kind="person", decision=self.decision, reason=self.reason,
             actor=seen.actor.label, now_us=seen.now_us,
@@ -220,6 +224,26 @@ class DecideRollout(Operation, frozen=True, kw_only=True):
             before={"state": rollout.progress.state},
             after={"state": step.rollout.progress.state},
         )
+
+    def _not_promoted(self, seen: Seen, rollout: rolling.Rollout) -> Refused | None:
+        """Why a person can't promote it: a word may decide what is open, not what has failed."""
+        name = self.rollout_id
+        if self.confirm != name:
+            message = f"To promote {name}, give its name once more as confirm."
+            return Refused(code="CONFIRMATION_MISSING", message=message)
+        if rollout.progress.failed:
+            metric, windows = rollout.progress.failed[0]
+            message = (
+                f"{metric} failed in {windows} of its newest windows: hold it, or take it back."
+            )
+            return Refused(code="ROLLOUT_FAILING", message=message)
+        if rollout.progress.windows == 0:
+            message = f"No window of {name} is judged yet; no data is no pass."
+            return Refused(code="NOTHING_JUDGED", message=message)
+        if planning.is_frozen(seen.connection):
+            message = "An error budget burns too fast: nothing is promoted until it does no more."
+            return Refused(code="ROLLOUTS_FROZEN", message=message)
+        return None
 
 
 def gate_of(seen: Seen, release: Release) -> tuple[release_gate.GateLine, ...]:

@@ -27,9 +27,10 @@ METRIC_WORDS = {
     "input_tokens": "input tokens",
     "output_tokens": "output tokens",
 }
-DECISIONS = {  # what a person may do in each state
-    "running": (("hold", "Hold", False), ("roll_back", "Roll back", True)),
-    "held": (("resume", "Let it go on", False), ("roll_back", "Roll back", True)),
+_ENDS = (("roll_back", "Roll back", True), ("end", "End unpromoted", True))
+DECISIONS = {  # what a person may do in each state, besides promoting it
+    "running": (("hold", "Hold", False), *_ENDS),
+    "held": (("resume", "Let it go on", False), *_ENDS),
 }
 
 

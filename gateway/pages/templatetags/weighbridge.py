@@ -129,10 +129,16 @@ def theme(context: template.Context) -> str:
 
 @register.inclusion_tag("_act.html", takes_context=True)
 def act(
-    context: template.Context, operation: str, label: str, danger: bool = False, **fields: str
+    context: template.Context,
+    operation: str,
+    label: str,
+    danger: bool = False,
+    confirm: str = "",
+    **fields: str,
 ) -> dict[str, Any]:
     """A form behind a summary that does one operation, with a reason; nothing without the role.
 
+    `confirm`: a text that has to be typed for it, the operation's field of that name.
     `field__name` stands for `field.name`: a template's argument can't hold a dot.
     """
     request = context["request"]
@@ -141,6 +147,7 @@ def act(
         "operation": operation,
         "label": label,
         "danger": danger,
+        "confirm": confirm,
         "fields": {name.replace("__", "."): value for name, value in fields.items()},
         "back": request.get_full_path(),
         "csrf_token": context.get("csrf_token"),

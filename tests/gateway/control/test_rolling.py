@@ -216,6 +216,57 @@ def test_a_person_takes_a_rollout_back(fleet):
     assert again.code == "ROLLOUT_OVER"
 
 
+def promote(**changes) -> DecideRollout:
+    fields = {"rollout_id": ROLLOUT, "decision": "promote", "reason": "seen enough"}
+    return DecideRollout(**(fields | {"confirm": ROLLOUT} | changes))
+
+
+def test_a_person_promotes_what_too_few_samples_left_open(fleet):
+    """REL-5: the rollout holds for a person, who gives its name once more and a reason."""
+    start(fleet)
+    few = {"baseline": 350, "canary": 150}
+    assert [window(fleet, number, **few).decision for number in (1, 2, 3)][-1] == "hold"
+    at_us = closed(3) + 1
+    unsure = perform(fleet, promote(confirm="fast"), at_us)
+    assert (unsure.code, shares(fleet)) == (
+        "CONFIRMATION_MISSING",
+        {"baseline": 700, "canary": 300},
+    )
+    assert isinstance(perform(fleet, promote(), at_us), Done)
+    model = policy(fleet).models[0]
+    assert (model.primary_routes, model.canary) == (("fast-v3",), None)
+    last = rows(fleet, RolloutEvaluation)[-1]
+    assert (last.kind, last.decision, last.reason) == ("person", "promote", "seen enough")
+
+
+def test_a_person_promotes_nothing_that_was_never_judged_or_that_has_failed(fleet):
+    """REL-3: nobody's word outvotes a worse tail; no data is no pass."""
+    start(fleet)
+    assert perform(fleet, promote(), NOW_US + 1).code == "NOTHING_JUDGED"
+    assert window(fleet, 1, slow=0.06).verdict == "FAIL"
+    refused = perform(fleet, promote(), closed(1) + 1)
+    assert (refused.code, "ttft_p99" in refused.message) == ("ROLLOUT_FAILING", True)
+    assert shares(fleet) == {"baseline": 700, "canary": 300}
+
+
+def test_a_person_promotes_nothing_while_an_error_budget_burns(fleet):
+    """REL-4."""
+    start(fleet)
+    pour(fleet, experiment_one(NOW_US + WINDOW_US - 5 * MINUTE_US, times=10, slow=40))
+    assert window(fleet, 1).reason == "FROZEN"
+    assert perform(fleet, promote(), closed(1) + 1).code == "ROLLOUTS_FROZEN"
+
+
+def test_a_person_ends_a_rollout_unpromoted(fleet):
+    start(fleet)
+    asked = DecideRollout(rollout_id=ROLLOUT, decision="end", reason="another build comes")
+    assert isinstance(perform(fleet, asked, NOW_US + 1), Done)
+    last = rows(fleet, RolloutEvaluation)[-1]
+    assert msgspec.json.decode(last.progress_json)["state"] == "ended"
+    assert policy(fleet).models[0].primary_routes == ("fast-v2", "fast-us-v2")
+    assert shares(fleet) == {}
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

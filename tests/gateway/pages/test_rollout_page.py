@@ -68,6 +68,17 @@ def test_a_rollout_is_held_resumed_and_rolled_back_by_its_forms(started, log_in:
     assert "/act/decide_rollout" not in operator.get(PAGE).content.decode()
 
 
+def test_a_promotion_asks_for_the_rollouts_name(started, log_in: LogIn):
+    operator = log_in("operator")
+    assert f"Type {ROLLOUT} to confirm" in operator.get(PAGE).content.decode()
+    form = {"rollout_id": ROLLOUT, "decision": "promote", "reason": "good", "next": PAGE}
+    answer = operator.post("/act/decide_rollout", form)
+    assert (answer.status_code, "CONFIRMATION_MISSING" in answer.content.decode()) == (422, True)
+    answer = operator.post("/act/decide_rollout", form | {"confirm": ROLLOUT})
+    assert (answer.status_code, "NOTHING_JUDGED" in answer.content.decode()) == (422, True)
+    assert decided(started) == "start"
+
+
 def test_a_decision_without_a_reason_changes_nothing(started, log_in: LogIn):
     form = {"rollout_id": ROLLOUT, "decision": "hold"}
     answer = log_in("operator").post("/act/decide_rollout", form)
