@@ -1,0 +1,61 @@
+"""`python -m tests.faults.spring FD`: servers that start in a moment, one after another.
+
+Half of a start is importing, which no fault can touch: it is done once, here, and each server is a
+process forked from this one. It imports gateway.asgi itself, so that its clock begins when it does.
+A command a line: `start` answers with a process id, `wait PID` and `poll PID` with its status.
+"""
+
+import gc
+import os
+import socket
+import sys
+import warnings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+import aiohttp
+import django
+import uvicorn
+import uvloop
+
+django.setup()
+
+import gateway.pages.acting  # noqa: E402 - Django has to be set up first
+import gateway.runtime  # noqa: E402
+import gateway.urls  # noqa: E402
+from gateway.api.application import api_application  # noqa: E402
+from gateway.tokenizers import tokenizer  # noqa: E402
+from tests.faults.rig import TOKENIZER  # noqa: E402
+
+IMPORTED = (aiohttp, uvloop, gateway.pages.acting, gateway.runtime, gateway.urls, api_application)
+
+
+def main() -> None:
+    tokenizer(TOKENIZER)
+    gc.freeze()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        command, _, number = line.strip().partition(" ")
+        if command == "start":
+            answer = os.fork() or serve(int(sys.argv[1]))
+        else:
+            found, status = os.waitpid(int(number), os.WNOHANG if command == "poll" else 0)
+            answer = os.waitstatus_to_exitcode(status) if found else None
+        print(answer, flush=True)
+
+
+def serve(listening: int) -> int:
+    """Be a server until the end of the process: never returns."""
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    status = 1
+    try:
+        config = uvicorn.Config("gateway.asgi:application", access_log=False, loop="uvloop")
+        server = uvicorn.Server(config)
+        server.run(sockets=[socket.socket(fileno=listening)])
+        status = 0 if server.started else 1
+    finally:
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    main()
