@@ -1,0 +1,197 @@
+"""The results as markdown: ratios, targets, tables. Pure."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from benchmarks.peers.judging import MANY, ONE, PACED_32, summary_of, verdicts
+from benchmarks.peers.summing import ratio
+from benchmarks.peers.values import OURS, SIMULATED, UPSTREAM, Load, Results, Summary
+
+BEGINS = "<!-- figures: written by `make bench` -->"
+ENDS = "<!-- /figures -->"
+NO_PEER = (OURS, SIMULATED, UPSTREAM)
+
+
+def figures(results: Results) -> str:
+    """Return the whole block that stands between the marks."""
+    parts = [
+        "\n".join(_setting(results)),
+        "## Ratios",
+        table(("beside", *(title for title, _, _ in RATIOS)), _ratio_rows(results)),
+        "## Targets",
+        table(
+            ("", "what", "wanted", "found"),
+            (
+                (_mark(each.met), each.what, each.wanted, each.found)
+                for each in verdicts(results)
+            ),
+        ),
+        _missed(results),
+        "## Figures",
+        *(
+            part
+            for load in results.loads
+            for part in (f"### {load.title}", table(_headings(load), _rows(results, load)))
+        ),
+        "### Start and memory",
+        table(("", "version", "first answer after s", "RSS then MB", "RSS at most MB"), _starts(results)),
+        *_absences(results),
+        "### Accounts",
+        "\n".join(_books(results)),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def replaced(page: str, block: str) -> str:
+    """Return a page with what stands between the marks replaced.
+
+    Raises ValueError where the page lacks one of them.
+    """
+    head, begins, rest = page.partition(BEGINS)
+    _, ends, tail = rest.partition(ENDS)
+    if not begins or not ends:
+        raise ValueError(f"the page has no lines {BEGINS} and {ENDS}")
+    return f"{head}{BEGINS}\n\n{block}\n\n{ENDS}{tail}"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a markdown table; every column but the first two words' is right-aligned figures."""
+    lines = [f"| {' | '.join(headings)} |", f"|{' --- |' * len(headings)}"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def number(value: float | None, places: int = 2) -> str:
+    """Return a figure to be read: no decimals from 100 on, a dash for none."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.{places}f}"
+
+
+def _times(value: float | None) -> str:
+    return "–" if value is None else f"{number(value, 1 if value >= 10 else 2)} ×"
+
+
+Of = Callable[[Summary], float | None]
+RATIOS: tuple[tuple[str, str, Of], ...] = (
+    ("requests/s at 32", MANY, lambda each: each.requests_per_s),
+    ("CPU a request at 32", MANY, lambda each: each.cpu_us),
+    ("added p50 at 1", ONE, lambda each: each.added_p50_ms),
+    ("added p99 at 1", ONE, lambda each: each.added_p99_ms),
+    ("first token added, 32 paced, p50", PACED_32, lambda each: each.added_first_p50_ms),
+)
+
+
+def ratio_of(results: Results, key: str, load: str, of: Of) -> float | None:
+    """Return ours divided by theirs of one figure under one load."""
+    ours, theirs = summary_of(results, OURS, load), summary_of(results, key, load)
+    return ratio(ours and of(ours), theirs and of(theirs))
+
+
+def _ratio_rows(results: Results) -> Iterator[Sequence[str]]:
+    for gateway in results.gateways:
+        if gateway.key not in NO_PEER and gateway.cells:
+            yield (
+                gateway.title,
+                *(_times(ratio_of(results, gateway.key, load, of)) for _, load, of in RATIOS),
+            )
+
+
+def _setting(results: Results) -> Iterator[str]:
+    machine = results.machine
+    others = [
+        each.others_share
+        for gateway in results.gateways
+        for load in gateway.cells
+        if (each := summary_of(results, gateway.key, load)) is not None
+    ]
+    yield (
+        f"{results.at}, {machine.cores} cores ({machine.cpu}), {machine.memory_gb:.0f} GB, Linux "
+        f"{machine.kernel}, Python {machine.python}. {results.rounds} round(s) each, interleaved, "
+        f"in {results.seconds / 60:.0f} minutes; every figure is the median of its rounds."
+    )
+    yield (
+        f"Load of the machine before and after: {machine.load_before:.1f} and "
+        f"{machine.load_after:.1f} programs that want a core. While it was measured, programs "
+        f"outside of the benchmark took {min(others, default=0):.0%} to "
+        f"{max(others, default=0):.0%} of the cores."
+        + (f" All that was measured ran at priority {machine.nice}." if machine.nice else "")
+    )
+    upstream = summary_of(results, UPSTREAM, MANY)
+    if upstream is not None:
+        yield (
+            f"Load generator and upstream alone: {number(upstream.requests_per_s)} requests/s at "
+            f"32 connections, {number(upstream.cpu_us)} µs of CPU each for the upstream."
+        )
+
+
+def _mark(met: bool | None) -> str:
+    return {True: "met", False: "**missed**", None: "–"}[met]
+
+
+def _missed(results: Results) -> str:
+    missed = [each.what for each in verdicts(results) if each.met is False]
+    if not missed:
+        return "None of those measured is missed."
+    return f"Missed in this run: {'; '.join(missed)}."
+
+
+def _headings(load: Load) -> tuple[str, ...]:
+    unit = "streams/s" if load.stream else "requests/s"
+    common = ("", unit, "lowest – highest", "CPU µs each")
+    if load.pace_us:
+        return (*common, "first token added p50 ms", "p99 ms", "failed")
+    return (*common, "p50 ms", "p99 ms", "added p50 ms", "added p99 ms", "failed")
+
+
+def _rows(results: Results, load: Load) -> Iterator[Sequence[str]]:
+    for gateway in results.gateways:
+        found = summary_of(results, gateway.key, load.name)
+        if found is None:
+            continue
+        low, high = found.spread
+        times: tuple[float | None, ...] = (found.added_first_p50_ms, found.added_first_p99_ms)
+        if not load.pace_us:
+            times = (found.p50_ms, found.p99_ms, found.added_p50_ms, found.added_p99_ms)
+        if gateway.key == UPSTREAM or gateway.key == SIMULATED:  # these add nothing to anything
+            times = (None, None) if load.pace_us else (*times[:2], None, None)
+        yield (
+            gateway.title,
+            number(found.requests_per_s, 1),
+            f"{number(low, 1)} – {number(high, 1)}",
+            number(found.cpu_us, 0),
+            *(number(each) for each in times),
+            f"{found.failed:,}",
+        )
+
+
+def _starts(results: Results) -> Iterator[Sequence[str]]:
+    if results.rss_before_mb is not None:
+        yield (
+            "Weighbridge, no vocabulary", "", number(results.start_before_s),
+            number(results.rss_before_mb, 0), "",
+        )  # fmt: skip
+    for each in results.gateways:
+        if each.key != UPSTREAM and each.start_s is not None:
+            peaks = [c.rss_mb for cells in each.cells.values() for c in cells if c and c.rss_mb]
+            yield (
+                each.title, each.version, number(each.start_s), number(each.rss_mb, 0),
+                number(max(peaks, default=None), 0),
+            )  # fmt: skip
+
+
+def _absences(results: Results) -> Iterator[str]:
+    for each in results.gateways:
+        if each.absent:
+            yield f"{each.title} {each.version}: {each.absent}"
+
+
+def _books(results: Results) -> Iterator[str]:
+    for each in results.books:
+        gateway = results.gateway(each.key)
+        title = gateway.title if gateway else each.key
+        verdict = f"**not sound: {each.problem}**" if each.problem else "sound"
+        yield (
+            f"- {title}: {each.sent:,} requests sent, {each.receipts:,} receipts "
+            f"({each.completed:,} completed), {each.bytes_each:,} bytes of ledger a request: "
+            f"{verdict}. `verify_ledger --at-rest`: {each.verified}"
+        )

@@ -1,0 +1,120 @@
+"""Processes that are measured: each in a group of its own, with CPU and memory of the whole group.
+
+Figures come from /proc, so this part runs on Linux alone.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+PROC = Path("/proc")
+CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+STOP_SECONDS = 30.0
+LOG_TAIL_CHARS = 600
+
+
+class Group:
+    """A started command and every process that it started.
+
+    `stop` ends it as an operator would, and the whole group by force where that doesn't help.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, log: Path, environment: Mapping[str, str], folder: Path
+    ) -> None:
+        self._log = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def gone(self) -> bool:
+        return self.process.poll() is not None
+
+    def members(self) -> list[int]:
+        """Return the living processes of the group."""
+        found = []
+        for name in os.listdir(PROC):
+            if name.isdigit():
+                with contextlib.suppress(OSError):
+                    if int(_stat(int(name))[2]) == self.process.pid:
+                        found.append(int(name))
+        return found
+
+    def cpu_s(self) -> float:
+        """Return the user and system time taken so far, in steps of 10 ms."""
+        ticks = 0
+        for pid in self.members():
+            with contextlib.suppress(OSError):
+                ticks += sum(map(int, _stat(pid)[11:15]))  # its own and its ended children's
+        return ticks / CLOCK_TICKS
+
+    def rss_mb(self) -> float:
+        """Return the resident memory of all members, in MB of 10^6 bytes."""
+        total = 0
+        for pid in self.members():
+            with contextlib.suppress(OSError):
+                for line in (PROC / str(pid) / "status").read_text().splitlines():
+                    if line.startswith("VmRSS:"):
+                        total += int(line.split()[1]) * 1_024
+        return total / 1e6
+
+    def stop(self) -> int | None:
+        """Return the exit status; None where it had to be killed."""
+        self.process.terminate()
+        try:
+            return self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def last_words(self) -> str:
+        """Return the end of what it printed, on one line."""
+        text = " ".join(self._log.read_text(errors="replace").split())
+        return text[-LOG_TAIL_CHARS:]
+
+
+@contextlib.contextmanager
+def stopped_after(group: Group) -> Iterator[Group]:
+    try:
+        yield group
+    finally:
+        group.stop()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def machine_cpu_s() -> tuple[float, float]:
+    """Return (seconds that all cores worked since boot, seconds that there were)."""
+    fields = [int(each) for each in (PROC / "stat").read_text().split("\n", 1)[0].split()[1:9]]
+    idle = fields[3] + fields[4]
+    return (sum(fields) - idle) / CLOCK_TICKS, sum(fields) / CLOCK_TICKS
+
+
+def own_cpu_s() -> float:
+    """Return the user and system time of this process."""
+    times = os.times()
+    return times.user + times.system
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of a process's stat from its state on: [2] is its group, [11:15] times."""
+    return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
