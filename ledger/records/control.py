@@ -43,6 +43,8 @@ class SloEvaluation(Record, frozen=True, kw_only=True):
     """What one objective was at the end of one closed window, with the counts that say so."""
 
     TABLE: ClassVar[str] = "slo_evaluation"
+    VERSION: ClassVar[int] = 2
+    SINCE: ClassVar[dict[str, int]] = {"counted_to_seq": 2}
     UNIQUE: ClassVar[Unique] = (("slo_id", "end_us", "revision"),)
     slo_id: str
     end_us: int
@@ -56,6 +58,7 @@ class SloEvaluation(Record, frozen=True, kw_only=True):
     calm_windows: int  # in a row without an alert, for hysteresis
     evaluated_at_us: int
     episode: str | None = None  # the action that it began or found in force
+    counted_to_seq: int | None = None  # the row up to which requests were counted
 
 
 class ActionOverride(Record, frozen=True, kw_only=True):
