@@ -57,6 +57,28 @@ def _credential(name: str) -> str | None:
     return os.environ.get(name, "").strip() or None
 
 
+def _told_of(signal: str) -> bool:
+    """Whether OpenTelemetry's collector is told of a signal: where the environment names one."""
+    exporter = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip() or "otlp"
+    variables = (f"OTEL_EXPORTER_OTLP_{signal}_", "OTEL_EXPORTER_OTLP_")
+    endpoint, protocol = (
+        next(filter(None, (os.environ.get(each + name, "").strip() for each in variables)), "")
+        for name in ("ENDPOINT", "PROTOCOL")
+    )
+    if not endpoint or exporter == "none" or _flag("OTEL_SDK_DISABLED", False):
+        return False
+    if exporter != "otlp" or protocol not in ("", "http/protobuf"):
+        raise ImproperlyConfigured(
+            f"OpenTelemetry's {signal.lower()} are told over OTLP as http/protobuf alone: set "
+            f"OTEL_{signal}_EXPORTER to otlp or none, and OTEL_EXPORTER_OTLP_PROTOCOL to that."
+        )
+    if not endpoint.startswith(("http://", "https://")):
+        raise ImproperlyConfigured(
+            "OTEL_EXPORTER_OTLP_ENDPOINT needs http:// or https:// and a host."
+        )
+    return True
+
+
 VAR_DIR = Path(os.environ.get("WEIGHBRIDGE_VAR", BASE_DIR / "var"))
 WEIGHBRIDGE_DB = Path(os.environ.get("WEIGHBRIDGE_DB", VAR_DIR / "ledger.sqlite3"))
 WEIGHBRIDGE_CONSOLE_DB = Path(
@@ -73,6 +95,7 @@ if WEBHOOK_URL and not (WEBHOOK_SECRET and WEBHOOK_URL.startswith(("http://", "h
     raise ImproperlyConfigured(
         "WEIGHBRIDGE_WEBHOOK_URL needs http:// or https://, and WEIGHBRIDGE_WEBHOOK_SECRET with it."
     )
+TELEMETRY = frozenset(name for name in ("traces", "metrics") if _told_of(name.upper()))
 BODY_LIMIT_BYTES = int(_positive_number("WEIGHBRIDGE_BODY_LIMIT_BYTES", 1_048_576))
 
 DEBUG = _flag("WEIGHBRIDGE_DEBUG", False)
@@ -102,6 +125,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "gateway.pages.zone.ChosenZone",
+    "gateway.pages.saving.SavedTables",
 ]
 TEMPLATES = [
     {
@@ -166,5 +191,7 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"plain": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "plain"}},
+    # Anybody can send a wrong Host: it gets its 400, and no stack trace in the log.
+    "loggers": {"django.security.DisallowedHost": {"level": "CRITICAL"}},
     "root": {"handlers": ["console"], "level": "INFO"},
 }

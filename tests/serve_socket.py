@@ -9,11 +9,12 @@ import sys
 
 import uvicorn
 
+from gateway.connections import server_config
+
 
 def main() -> None:
     listening = socket.socket(fileno=int(sys.argv[1]))
-    config = uvicorn.Config("gateway.asgi:application", access_log=False, loop="uvloop")
-    uvicorn.Server(config).run(sockets=[listening])
+    uvicorn.Server(server_config(access_log=False)).run(sockets=[listening])
 
 
 if __name__ == "__main__":

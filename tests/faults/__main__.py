@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, help="where the ledger is; memory is fastest")
     options = parser.parse_args()
     seed = secrets.randbits(32) if options.seed is None else options.seed
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     print(f"seed {seed}; {idle_limit():,} idle connections (descriptor limit {hard:,})", flush=True)
     kinds = options.kinds.split(",") if options.kinds else list(KINDS)

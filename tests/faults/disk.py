@@ -1,8 +1,8 @@
 """A disk and a wall clock that fail on command, under a server that knows nothing of it.
 
-`disk.c` is compiled once, preloaded into the server and steered through a mapped file. It also keeps
-what was written and not synced, so that a loss of power can be shown: after a kill the unsynced
-writes are taken back, all of them or any of them (a disk may reorder and tear what isn't synced).
+`disk.c` is compiled once, preloaded into the server and steered through a mapped file. It also
+keeps what was written and not synced, so that a loss of power can be shown: after a kill the
+unsynced writes are taken back, all of them or any of them (a disk may reorder and tear those).
 """
 
 import functools
@@ -92,7 +92,7 @@ class Disk:
     def lose_power(self, chance: random.Random | None = None) -> tuple[int, int]:
         """Take back what wasn't synced; no process may have the files open.
 
-        Without `chance` all of it is lost. With it each write is lost, kept, or kept up to a sector.
+        Without `chance` all of it is lost; with it each write is lost, kept, or kept in part.
         Returns (unsynced writes, how many of them were lost whole).
         """
         writes, lost = 0, 0

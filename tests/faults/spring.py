@@ -23,6 +23,7 @@ import gateway.pages.acting  # noqa: E402 - Django has to be set up first
 import gateway.runtime  # noqa: E402
 import gateway.urls  # noqa: E402
 from gateway.api.application import api_application  # noqa: E402
+from gateway.connections import server_config  # noqa: E402
 from gateway.tokenizers import tokenizer  # noqa: E402
 from tests.faults.rig import TOKENIZER  # noqa: E402
 
@@ -49,8 +50,7 @@ def serve(listening: int) -> int:
     warnings.simplefilter("ignore")
     status = 1
     try:
-        config = uvicorn.Config("gateway.asgi:application", access_log=False, loop="uvloop")
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(server_config(access_log=False))
         server.run(sockets=[socket.socket(fileno=listening)])
         status = 0 if server.started else 1
     finally:

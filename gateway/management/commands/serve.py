@@ -8,10 +8,10 @@ import uvicorn
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from gateway.connections import server_config
 from ledger.errors import LedgerError, LedgerNotReady
 from ledger.lock import LedgerLock
 
-KEEP_ALIVE_SECONDS = 30
 SHUTDOWN_SECONDS = 25
 
 
@@ -36,15 +36,10 @@ class Command(BaseCommand):
             # Once it has stopped in good order uvicorn raises the signal again: that is no failure.
             signal.signal(number, _stopped)
         server = uvicorn.Server(
-            uvicorn.Config(
-                "gateway.asgi:application",
+            server_config(
                 host=options["host"],
                 port=options["port"],
-                loop="uvloop",
-                http="httptools",
-                lifespan="on",
                 access_log=options["access_log"],
-                timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
                 log_config=None,
             )

@@ -1,0 +1,154 @@
+"""What a connection may take before, between and after requests (SEC-3), and the server's settings.
+
+uvicorn's protocol reads a head of any size for as long as it takes, keeps an answer for a reader
+that never reads it, and takes connections until no descriptor is left, not even the ledger's. Here
+each of these has a limit, and a client that goes over one is hung up on.
+"""
+
+import asyncio
+import resource
+from typing import Any, Final, Literal
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway import metrics
+
+HEAD_LIMIT_BYTES: Final = 65_536  # request line and headers
+HEAD_SECONDS: Final = 20.0  # from the connection, or a request's first byte, to the end of its head
+MESSAGE_SECONDS: Final = 120.0  # from the end of the head to that of the body; the API has its own
+UNREAD_SECONDS: Final = 60.0  # in which a reader takes nothing of what waits for it
+KEEP_ALIVE_SECONDS: Final = 30
+DESCRIPTORS_LIMIT: Final = 65_536  # a process's own limit is raised to this where it may be
+DESCRIPTORS_KEPT: Final = 1_536  # for files, and a full pool of connections to a backend
+
+_CLOSED = b"content-length: 0\r\nconnection: close\r\n\r\n"
+_TOO_MANY: Final = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n" + _CLOSED
+_HEAD_TOO_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _CLOSED
+_TOO_SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\n" + _CLOSED
+
+
+def connections_limit(descriptors: int) -> int:
+    """Return how many connections fit beside what else needs a descriptor; at least a half."""
+    return max(descriptors - DESCRIPTORS_KEPT, descriptors // 2)
+
+
+def raise_descriptors() -> int:
+    """Let this process open as many files as it may; return how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS_LIMIT if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_LIMIT)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return DESCRIPTORS_LIMIT if soft == resource.RLIM_INFINITY else soft
+
+
+def server_config(**options: Any) -> uvicorn.Config:
+    """Return uvicorn's settings for the gateway; `options`: where it listens, what it logs."""
+    limit = connections_limit(raise_descriptors())
+    return uvicorn.Config(
+        "gateway.asgi:application",
+        http=type("Connection", (GuardedProtocol,), {"connections_limit": limit}),
+        loop="uvloop",
+        ws="none",
+        lifespan="on",
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        **options,
+    )
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """One client's connection, with its limits."""
+
+    connections_limit = connections_limit(1_024)
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._part: Literal["before", "head", "body", "whole"] = "before"
+        self._head_bytes = 0
+        self._waits: asyncio.TimerHandle | None = None  # for the rest of a request
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it, too
+        super().connection_made(transport)
+        if len(self.connections) > self.connections_limit:
+            self._hang_up("TOO_MANY_CONNECTIONS", _TOO_MANY)
+        else:
+            self._wait(HEAD_SECONDS)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._part == "head":
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_LIMIT_BYTES:
+                self._hang_up("HEAD_TOO_LARGE", _HEAD_TOO_LARGE)
+        if self._waits is not None or self.transport.is_closing():
+            return
+        if self._part == "body":
+            self._wait(MESSAGE_SECONDS)
+        elif self._part == "head" or self.cycle is None or self.cycle.response_complete:
+            self._wait(HEAD_SECONDS)  # also for bytes of no request, which stop uvicorn's own clock
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._part, self._head_bytes = "head", 0
+
+    def on_headers_complete(self) -> None:
+        self._wait(None)
+        self._part = "body"
+        head_bytes = len(self.url) + sum([len(name) + len(value) for name, value in self.headers])
+        if head_bytes > HEAD_LIMIT_BYTES:
+            self._hang_up("HEAD_TOO_LARGE", _HEAD_TOO_LARGE)
+            raise ValueError("the head is over its limit")  # so that nothing more of it is parsed
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._wait(None)
+        self._part = "whole"
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if not self.transport.is_closing():
+            metrics.turned_away("INVALID_HTTP")
+            super().send_400_response(msg)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(UNREAD_SECONDS, self._never_read)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait(None)
+        if self._unread is not None:
+            self._unread.cancel()
+        super().connection_lost(exc)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: the request is answered as if it had asked for no other protocol."""
+
+    def _wait(self, seconds: float | None) -> None:
+        if self._waits is not None:
+            self._waits.cancel()
+        self._waits = None if seconds is None else self.loop.call_later(seconds, self._too_slow)
+
+    def _too_slow(self) -> None:
+        answering = self._part == "body" and self.cycle.response_started
+        self._hang_up("REQUEST_TOO_SLOW", b"" if answering or self._part == "before" else _TOO_SLOW)
+
+    def _never_read(self) -> None:
+        metrics.turned_away("ANSWER_NOT_READ")
+        self.transport.abort()  # what waits to be written would keep it open
+
+    def _hang_up(self, reason: str, said: bytes) -> None:
+        if not self.transport.is_closing():
+            metrics.turned_away(reason)
+            if said:
+                self.transport.write(said)
+            self.transport.close()
