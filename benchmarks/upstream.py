@@ -34,10 +34,10 @@ TOLD: dict[bytes, bytes] = {
     b"/metrics": METRICS,
     b"/health": b"{}",
     b"/v1/models": b'{"object":"list","data":[{"id":"mote","object":"model","owned_by":"bench"}]}',
-    b"/get_model_info": b'{"model_path":"mote","is_generation":true}',
-    b"/model_info": b'{"model_path":"mote","is_generation":true}',
-    b"/get_server_info": b'{"model_id":"mote","model_path":"mote","dp_size":1}',
-    b"/server_info": b'{"model_id":"mote","model_path":"mote","dp_size":1}',
+    b"/get_model_info": b'{"is_generation":true}',
+    b"/model_info": b'{"is_generation":true}',
+    b"/get_server_info": b'{"model_id":"mote","dp_size":1}',
+    b"/server_info": b'{"model_id":"mote","dp_size":1}',
 }
 
 

@@ -68,9 +68,15 @@ def _verdicts(results: Results) -> Iterator[Verdict]:
         1_000,
         "",
     )
-    yield _most("first token added, 32 paced streams, p50", slow and slow.added_first_p50_ms, 0.7, " ms")
-    yield _most("first token added, 32 paced streams, p99", slow and slow.added_first_p99_ms, 5, " ms")
-    yield _most("first token added, 128 paced streams, p50", wide and wide.added_first_p50_ms, 7, " ms")
+    yield _most(
+        "first token added, 32 paced streams, p50", slow and slow.added_first_p50_ms, 0.7, " ms"
+    )
+    yield _most(
+        "first token added, 32 paced streams, p99", slow and slow.added_first_p99_ms, 5, " ms"
+    )
+    yield _most(
+        "first token added, 128 paced streams, p50", wide and wide.added_first_p50_ms, 7, " ms"
+    )
     ours = results.gateway(OURS)
     yield _most("resident memory before vocabularies", results.rss_before_mb, RSS_BEFORE_MB, " MB")
     yield _most("resident memory with two vocabularies", ours and ours.rss_mb, RSS_MB, " MB")
@@ -88,11 +94,14 @@ def _most(what: str, value: float | None, limit: float, unit: str, *, places: in
 
 
 def _verdict(
-    what: str, value: float | None, wanted: str, unit: str, met: bool | float | None, places: int = 2
+    what: str,
+    value: float | None,
+    wanted: str,
+    unit: str,
+    met: bool | float | None,
+    places: int = 2,
 ) -> Verdict:
     text = "not measured"
     if value is not None:
         text = f"{value:,.0f}{unit}" if abs(value) >= 100 else f"{value:,.{places}f}{unit}"
-    return Verdict(
-        what=what, wanted=wanted, found=text, met=None if value is None else bool(met)
-    )
+    return Verdict(what=what, wanted=wanted, found=text, met=None if value is None else bool(met))

@@ -124,4 +124,3 @@ def manage(
         check=check,
         timeout=CHECK_SECONDS,
     )
-

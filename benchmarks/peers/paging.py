@@ -20,10 +20,7 @@ def figures(results: Results) -> str:
         "## Targets",
         table(
             ("", "what", "wanted", "found"),
-            (
-                (_mark(each.met), each.what, each.wanted, each.found)
-                for each in verdicts(results)
-            ),
+            ((_mark(each.met), each.what, each.wanted, each.found) for each in verdicts(results)),
         ),
         _missed(results),
         "## Figures",
@@ -33,7 +30,10 @@ def figures(results: Results) -> str:
             for part in (f"### {load.title}", table(_headings(load), _rows(results, load)))
         ),
         "### Start and memory",
-        table(("", "version", "first answer after s", "RSS then MB", "RSS at most MB"), _starts(results)),
+        table(
+            ("", "version", "first answer after s", "RSS then MB", "RSS at most MB"),
+            _starts(results),
+        ),
         *_absences(results),
         "### Accounts",
         "\n".join(_books(results)),

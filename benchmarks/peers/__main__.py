@@ -1,0 +1,82 @@
+"""`python -m benchmarks.peers`: see `--help` and docs/benchmarks.md."""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from benchmarks.peers import judging, paging, picturing
+from benchmarks.peers.comparing import FULL, SHORT, Comparison, say
+from benchmarks.peers.ours import ROOT
+from benchmarks.peers.peers import PEERS
+from benchmarks.peers.values import OURS, SIMULATED, Results
+from simulator.report import write_whole
+
+VAR = ROOT / "var" / "bench"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peers", nargs="*", default=[peer.key for peer in PEERS], metavar="KEY")
+    parser.add_argument("--short", action="store_true", help="seconds, without peers; CI's form")
+    parser.add_argument("--nice", type=int, default=0, help="the priority of all that is measured")
+    parser.add_argument("--docs", type=Path, help="the folder of benchmarks.md; else nothing there")
+    parser.add_argument("--from", dest="source", type=Path, help="a run's JSON: only told again")
+    parser.add_argument("--growth", type=int, metavar="RECEIPTS", help="beside a ledger of so many")
+    options = parser.parse_args()
+    VAR.mkdir(parents=True, exist_ok=True)
+    if options.nice:
+        os.setpriority(os.PRIO_PROCESS, 0, options.nice)
+    if options.growth:
+        from benchmarks.peers import growing
+
+        growing.main(VAR, options.growth, options.rounds, options.docs)
+        return
+    if options.source:
+        results = msgspec.json.decode(options.source.read_bytes(), type=Results)
+    else:
+        results = measure(options)
+    tell(results, options.docs)
+    sys.exit(any(books.problem for books in results.books) or (options.short and _broken(results)))
+
+
+def measure(options: argparse.Namespace) -> Results:
+    loads, rounds = (SHORT, 1) if options.short else (FULL, options.rounds)
+    keys = (OURS, SIMULATED, *(() if options.short else options.peers))
+    with tempfile.TemporaryDirectory(dir=VAR) as folder:
+        run = Comparison(Path(folder), loads, rounds, options.nice)
+        return uvloop.run(run.run(keys, before=not options.short))
+
+
+def tell(results: Results, docs: Path | None) -> None:
+    """Print the results; write JSON, and page and picture where there is a folder for them."""
+    block = paging.figures(results)
+    print(block)
+    json = msgspec.json.format(msgspec.json.encode(results), indent=1).decode() + "\n"
+    write_whole(VAR / "peers.json", json)
+    if docs is not None:
+        page = docs / "benchmarks.md"
+        write_whole(page, paging.replaced(page.read_text(), block))
+        write_whole(docs / "benchmarks.svg", picturing.picture(results))
+        write_whole(docs / "benchmarks.json", json)
+        say(f"written: {page.name}, benchmarks.svg, benchmarks.json")
+
+
+def _broken(results: Results) -> bool:
+    """Whether some load of a short run had no whole answer, or one that was not."""
+    found = [
+        judging.summary_of(results, key, load.name)
+        for key in (OURS, SIMULATED)
+        for load in results.loads
+        if not (key == SIMULATED and load.pace_us)
+    ]
+    return any(each is None or each.failed for each in found)
+
+
+if __name__ == "__main__":
+    main()
