@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gateway import metrics
+from gateway import metrics, telemetry
 from gateway.attempt import CANCEL_SECONDS, log_fault, lost, outcome_of, stop, unsent
 from gateway.clock import Clock
 from gateway.desk import UNKNOWN_BOUND_US, Desk
@@ -303,6 +303,7 @@ class Driver:
             leg.filed = True
             self._release(run, leg)
         metrics.request_ended(receipt)
+        telemetry.request_ended(run, receipt)
         self._judge_losers(run)
         return filed_as(receipt, appended)
 

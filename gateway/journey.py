@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
-from gateway import metrics
+from gateway import metrics, telemetry
 from gateway.clock import Clock
 from gateway.desk import Considered, Desk, Weighed
 from gateway.driving import Driver, filed_as
@@ -84,7 +84,7 @@ class Journey:
             self._traffic.request(now_us)
             self._probe(weighed, now_us)
             if weighed.hold is None or weighed.route is None:
-                return await self._refuse(weighed, withdrawn=taken)
+                return await self._refuse(weighed, submissions[0], withdrawn=taken)
             self.health.sent(weighed.route.route_id, now_us)
             taken.append(weighed)
         rows = [row for weighed in taken for row in weighed.records]
@@ -188,7 +188,9 @@ class Journey:
         counts = await count_chat_for(revisions, submission.messages, submission.tools_json)
         return self.desk.request(submission, counts, self._new_id())
 
-    async def _refuse(self, weighed: Weighed, withdrawn: Sequence[Weighed] = ()) -> Refusal:
+    async def _refuse(
+        self, weighed: Weighed, submission: Submission, withdrawn: Sequence[Weighed] = ()
+    ) -> Refusal:
         """File the refusal. It never takes an Idempotency-Key: nothing ran under it (LED-5).
 
         `withdrawn` were weighed with it and are taken back; the snapshots that they saw are filed.
@@ -212,6 +214,7 @@ class Journey:
             self.desk.snapshots_lost((*seen, *weighed.records))
             raise
         metrics.request_ended(receipt)
+        telemetry.request_refused(submission, receipt)
         return Refusal(
             request_id=receipt.request_id,
             reason_code=code,

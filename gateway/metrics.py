@@ -5,7 +5,7 @@ distinct values and calls the rest "other", so that neither a client nor a backe
 exposition.
 """
 
-from prometheus_client import Counter, Gauge, Histogram, generate_latest
+from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from gateway import engine_metrics
@@ -110,6 +110,11 @@ _breaker_changes = Counter(
     ["route", "state"],
     registry=REGISTRY,
 )
+_telemetry_dropped = Counter(
+    "weighbridge_telemetry_dropped",
+    "Requests that no collector was told of, because too many waited to be told.",
+    registry=REGISTRY,
+)
 _free_kv_tokens = Gauge(
     "weighbridge_route_free_kv_tokens",
     "Free KV tokens in a route's last snapshot; see the snapshot's time for its age.",
@@ -208,6 +213,11 @@ def breaker_changed(route_id: str, state: str) -> None:
     child(_breaker_changes, _route(route_id), state).inc()
 
 
+def telemetry_dropped() -> None:
+    """Count a request that OpenTelemetry's collector is not told of."""
+    _telemetry_dropped.inc()
+
+
 def turned_away(reason: str) -> None:
     """Count an exchange that failed before it became a request of the ledger (ADM-1)."""
     _turned_away.labels(_reason(reason)).inc()
@@ -239,4 +249,4 @@ def observe_book(book: Book, policy: RoutePolicy | None = None) -> None:
 
 def exposition() -> bytes:
     """Returns all metrics in Prometheus' text format, to be served as CONTENT_TYPE."""
-    return generate_latest(REGISTRY)
+    return REGISTRY.exposition.text()

@@ -14,7 +14,7 @@ import msgspec
 from django.conf import settings
 
 from gateway import configuration as configured
-from gateway import live, metrics
+from gateway import live, metrics, telemetry
 from gateway.api.auth import KeyRing
 from gateway.book import Book
 from gateway.clock import Clock
@@ -131,6 +131,7 @@ class Runtime:
                 await asyncio.to_thread(tokenizer, revision)  # loaded before the first request
             self.observe_routes()
             await self._open_operations()
+            telemetry.start(settings.TELEMETRY)
         except BaseException:
             self.store.close()
             raise
@@ -167,6 +168,7 @@ class Runtime:
         anywhere.unserve(self._ledger)
         await self._socket.close()
         await self.journey.drain(DRAIN_SECONDS)
+        await asyncio.to_thread(telemetry.stop)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

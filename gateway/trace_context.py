@@ -5,6 +5,7 @@ https://www.w3.org/TR/trace-context/. Pure. Ids only: nothing of a request's con
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -14,6 +15,7 @@ TRACESTATE_LIMIT_CHARS: Final = 512
 TRACESTATE_LIMIT_MEMBERS: Final = 32
 VERSION: Final = "00"
 SAMPLED: Final = "01"
+UNSAMPLED: Final = "00"
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _KEY = r"[a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13}"
@@ -46,18 +48,23 @@ def span_id(trace_id: str, attempt_id: str) -> str:
     return found if int(found, 16) else f"{1:016x}"
 
 
-def trace_of(traceparent: str | None, tracestate: str | None, *, fresh: bytes) -> TraceContext:
+def trace_of(
+    traceparent: str | None,
+    tracestate: str | None,
+    *,
+    fresh: bytes,
+    sampled: Callable[[str], bool] = lambda trace_id: True,
+) -> TraceContext:
     """Return the context that a caller sent, or a new one where it sent none that is valid.
 
-    `fresh`: sixteen random bytes for a new trace id. Of a version after 00 the four fields that
-    are known are read, and sent on as version 00.
+    `fresh`: sixteen random bytes for a new trace id; `sampled` says whether such a trace is kept.
+    Of a version after 00 the four fields that are known are read, and sent on as version 00.
     """
     read = _read(traceparent)
     if read is None:
-        trace_id = fresh.hex()
-        return TraceContext(
-            trace_id=trace_id if int(trace_id, 16) else f"{1:032x}", parent_id=None, flags=SAMPLED
-        )
+        trace_id = fresh.hex() if any(fresh) else f"{1:032x}"
+        flags = SAMPLED if sampled(trace_id) else UNSAMPLED
+        return TraceContext(trace_id=trace_id, parent_id=None, flags=flags)
     trace_id, parent_id, flags = read
     return TraceContext(
         trace_id=trace_id, parent_id=parent_id, flags=flags, tracestate=_state(tracestate)

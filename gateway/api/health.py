@@ -1,6 +1,7 @@
 """GET /healthz (the process runs), /readyz (requests are taken), /metrics (Prometheus)."""
 
 import asyncio
+import gzip
 
 import orjson
 
@@ -24,5 +25,15 @@ class Health:
 
     async def metrics(self, request: Request) -> Response:
         # Off the event loop: with many routes it takes tens of milliseconds.
-        body = await asyncio.to_thread(metrics.exposition)
-        return Response(body=body, content_type=metrics.CONTENT_TYPE.encode())
+        packed = "gzip" in request.headers.get("accept-encoding", "")
+        body = await asyncio.to_thread(_packed if packed else metrics.exposition)
+        return Response(
+            body=body,
+            content_type=metrics.CONTENT_TYPE.encode(),
+            headers=((b"content-encoding", b"gzip"),) if packed else (),
+        )
+
+
+def _packed() -> bytes:
+    """Returns the metrics as gzip, a twentieth of their size, as Prometheus asks for them."""
+    return gzip.compress(metrics.exposition(), compresslevel=1)

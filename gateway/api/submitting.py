@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gateway import telemetry
 from gateway.api.budget import Asked
 from gateway.api.problems import Problem
 from gateway.api.wire import ChatRequest
@@ -85,6 +86,7 @@ def trace_sent(headers: Mapping[str, str]) -> TraceContext:
         headers.get("traceparent"),
         headers.get("tracestate"),
         fresh=secrets.token_bytes(TRACE_ID_BYTES),
+        sampled=telemetry.sampled,
     )
 
 
