@@ -22,12 +22,12 @@ from ledger.queries import worst
 from ledger.queries.slo import slo_status
 from ledger.records import ControlAction, SloEvaluation
 from ledger.rollouts import PERMILLE, window_of
+from ledger.rollups.projection import read_state
 from ledger.slo import DAY_US, HOUR_US, ActionKind, SloDefinition
 from ledger.slo_burn import SloStatus, WindowBurn
 from ledger.slo_control import STEP_US, Circumstances, Memory, Mode, Phase, Step, after_window
 
 WINDOWS_PER_PASS = 96
-CORRECTED_WINDOWS = 288  # of each objective: a day
 FIRST_LOOK_BACK_US = DAY_US
 """How far before its first evaluation an objective's windows begin: its rules look no further."""
 
@@ -112,6 +112,7 @@ def _window(
     target: str,
     around: Around,
 ) -> tuple[Evaluated, Memory]:
+    counted_to_seq = read_state(connection).position  # before the counts: none is passed over
     status = slo_status(connection, definition, end_us)
     alerts = slo_control.page_alerts(status.rules)
     late = end_us < around.closed_us
@@ -144,9 +145,8 @@ def _window(
             at_us=around.now_us,
             evidence=_evidence(definition, status),
         )
-    evaluated = Evaluated(
-        row=_row(definition, status, step, around.now_us), entered=entered, rolls_back=worse
-    )
+    row = _row(definition, status, step, around.now_us, counted_to_seq)
+    evaluated = Evaluated(row=row, entered=entered, rolls_back=worse)
     return evaluated, _remembered(memory, step)
 
 
@@ -218,7 +218,8 @@ def _burn(window: WindowBurn) -> str:
     return "no data" if window.burn is None else f"{float(window.burn):.2f}"
 
 
-def _rules_json(status: SloStatus) -> str:
+def rules_json(status: SloStatus) -> str:
+    """Each rule with its state and its windows' counts, as an evaluation's row holds them."""
     rules = [
         {
             "rule": one.rule.name,
@@ -232,7 +233,9 @@ def _rules_json(status: SloStatus) -> str:
     return msgspec.json.encode(rules).decode()
 
 
-def _row(definition: SloDefinition, status: SloStatus, step: Step, now_us: int) -> SloEvaluation:
+def _row(
+    definition: SloDefinition, status: SloStatus, step: Step, now_us: int, counted_to_seq: int
+) -> SloEvaluation:
     return SloEvaluation(
         slo_id=definition.slo_id,
         end_us=status.at_us,
@@ -242,44 +245,12 @@ def _row(definition: SloDefinition, status: SloStatus, step: Step, now_us: int) 
         state=step.state,
         good=status.period.tally.good,
         valid=status.period.tally.valid,
-        rules_json=_rules_json(status),
+        rules_json=rules_json(status),
         calm_windows=step.calm_windows,
         evaluated_at_us=now_us,
         episode=step.episode,
+        counted_to_seq=counted_to_seq,
     )
-
-
-def corrections(
-    connection: sqlite3.Connection, definitions: Sequence[SloDefinition], *, now_us: int
-) -> list[SloEvaluation]:
-    """The next revision of each evaluated window whose counts are others now; it acts on nothing.
-
-    An unknown that is resolved, or a request that outlived every declared deadline, is counted in
-    its own window later. Looks at the newest CORRECTED_WINDOWS of each objective.
-    """
-    found = []
-    for definition in definitions:
-        newest: dict[int, SloEvaluation] = {}
-        for one in stored.evaluations(connection, definition.slo_id, limit=CORRECTED_WINDOWS):
-            newest.setdefault(one.end_us, one)
-        for end_us, one in sorted(newest.items()):
-            if one.slo_revision != definition.revision:
-                continue  # another objective's counts
-            status = slo_status(connection, definition, end_us)
-            rules_json = _rules_json(status)
-            if rules_json != one.rules_json:
-                found.append(
-                    msgspec.structs.replace(
-                        one,
-                        revision=one.revision + 1,
-                        state=status.state,
-                        good=status.period.tally.good,
-                        valid=status.period.tally.valid,
-                        rules_json=rules_json,
-                        evaluated_at_us=now_us,
-                    )
-                )
-    return found
 
 
 def action_row(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.control import objectives, publication, rolling
+from gateway.control import correcting, objectives, publication, rolling
 from gateway.control.objectives import Around, Entered, action_row
 from gateway.control.overlay import InForce
 from gateway.control.quotas import quota_rows
@@ -35,6 +35,7 @@ class Pass:
 
     records: tuple[Record, ...]
     windows: int
+    corrected: int  # windows of before that count otherwise now
     actions: int
     rollout_steps: int
 
@@ -63,6 +64,7 @@ def plan_pass(connection: sqlite3.Connection, now_us: int, *, mode: Mode = "auto
         rollouts=live,
     )
     evaluated = list(objectives.due(connection, around))
+    corrected = correcting.late(connection, now_us=now_us) if evaluated else []
     frozen = is_frozen(connection, {one.row.slo_id: one.row.state for one in evaluated})
     worse = {one.rolls_back for one in evaluated} if mode == "automatic" else set()
     steps = [
@@ -78,11 +80,12 @@ def plan_pass(connection: sqlite3.Connection, now_us: int, *, mode: Mode = "auto
         )
     ]
     entered = [one.entered for one in evaluated if one.entered is not None]
-    records: list[Record] = [one.row for one in evaluated]
+    records: list[Record] = [*corrected, *(one.row for one in evaluated)]
     records += changes(connection, standing, entered, steps, now_us=now_us)
     return Pass(
         records=tuple(records),
         windows=len(evaluated),
+        corrected=len(corrected),
         actions=len(entered),
         rollout_steps=len(steps),
     )

@@ -7,7 +7,7 @@ import msgspec
 from django.conf import settings
 
 from gateway.auth_roles import Role
-from gateway.control import objectives, planning, publication
+from gateway.control import correcting, planning, publication
 from gateway.control.objectives import Entered
 from gateway.operations.base import Operation, Plan, Refused, Seen
 from ledger import openslo
@@ -46,12 +46,13 @@ class EvaluateSlos(Operation, frozen=True, kw_only=True):
         return Plan(
             records=found.records,
             summary=f"Evaluated {found.windows} windows; {found.actions} phases of actions, "
-            f"{found.rollout_steps} steps of rollouts.",
+            f"{found.rollout_steps} steps of rollouts; {found.corrected} windows corrected.",
             subject="objectives",
             after={
                 "windows": found.windows,
                 "actions": found.actions,
                 "rollout_steps": found.rollout_steps,
+                "corrected": found.corrected,
             },
         )
 
@@ -64,7 +65,7 @@ class CorrectSlos(Operation, frozen=True, kw_only=True):
 
     def plan(self, seen: Seen) -> Plan | Refused:
         definitions = stored.objectives(seen.connection)
-        rows = objectives.corrections(seen.connection, definitions, now_us=seen.now_us)
+        rows = correcting.all_of_the_day(seen.connection, definitions, now_us=seen.now_us)
         if not rows:
             return Refused(code="NO_CHANGE", message="Every window counts what it counted.")
         return Plan(

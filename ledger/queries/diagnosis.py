@@ -10,15 +10,18 @@ from ledger.quantiles import nearest_rank
 from ledger.reading import fetch
 from ledger.slo import valid_completion
 
-RECEIPTS_LIMIT = 50_000  # the newest of a window
-SNAPSHOTS_LIMIT = 50_000
+RECEIPTS_LIMIT = 10_000  # the newest of a window: more say no more of a p99
+SNAPSHOTS_LIMIT = 20_000
 
 
 class Seen(NamedTuple):
     """What is read of a receipt."""
 
+    accepted_at_us: int
     tenant_id: str
     identity_id: str | None
+    route_id: str | None
+    snapshot_revision: int | None
     status: str
     terminal_error_code: str | None
     degraded_from: str | None
@@ -40,12 +43,9 @@ _RECEIPTS = (
     "(SELECT 1 FROM receipt AS later WHERE later.request_id = found.request_id "
     "AND later.revision > found.revision) ORDER BY accepted_at_us DESC LIMIT ?"
 )
-_SNAPSHOTS = (  # those that a decision of the window used
-    "SELECT c.waiting_requests, c.running_requests, c.reserved_kv_tokens, c.free_kv_tokens FROM "
-    "(SELECT DISTINCT route_id, snapshot_revision FROM receipt INDEXED BY receipt_time "
-    "WHERE accepted_at_us >= ? AND accepted_at_us < ? AND snapshot_revision IS NOT NULL LIMIT ?) "
-    "AS used JOIN capacity_snapshot AS c "
-    "ON c.route_id = used.route_id AND c.revision = used.snapshot_revision"
+_SNAPSHOTS = (
+    "SELECT waiting_requests, running_requests, reserved_kv_tokens, free_kv_tokens "
+    "FROM capacity_snapshot AS c WHERE route_id = ? AND revision BETWEEN ? AND ? LIMIT ?"
 )
 
 
@@ -59,19 +59,25 @@ def diagnosis(
 
 
 def picture(connection: sqlite3.Connection, start_us: int, end_us: int) -> Picture:
-    """The evidence of [start, end): accepted requests by their current receipts, snapshots."""
+    """The evidence of [start, end): accepted requests by their current receipts, snapshots.
+
+    Of more than RECEIPTS_LIMIT requests the newest are read: the picture is of their time, and
+    says so by its start.
+    """
     cursor = connection.cursor()
     cursor.row_factory = None  # plain tuples: thousands of rows
     rows = [
         Seen._make(row)
         for row in cursor.execute(_RECEIPTS, (start_us, end_us, RECEIPTS_LIMIT)).fetchall()
     ]
-    capacity = fetch(connection, _SNAPSHOTS, (start_us, end_us, SNAPSHOTS_LIMIT))
+    if len(rows) == RECEIPTS_LIMIT:
+        start_us = rows[-1].accepted_at_us
+    capacity = _snapshots(connection, rows)
     degraded = [one for one in rows if one.degraded_from is not None]
     valid = sum(valid_completion(one, degraded_is_valid=True) for one in rows)
     unknown = [one for one in rows if one.status == "unknown"]
     shares = Counter(one.identity_id or "" for one in rows)
-    seconds = (end_us - start_us) / 1e6
+    seconds = max(1, end_us - start_us) / 1e6
     return Picture(
         start_us=start_us,
         end_us=end_us,
@@ -99,6 +105,19 @@ def picture(connection: sqlite3.Connection, start_us: int, end_us: int) -> Pictu
         running_mean=_mean([one[1] for one in capacity]),
         kv_free_share=_median_free(capacity),
     )
+
+
+def _snapshots(connection: sqlite3.Connection, rows: Iterable[Seen]) -> list[Sequence[int]]:
+    """The snapshots that decisions used, from the first to the last that these requests name."""
+    used: dict[str, list[int]] = defaultdict(list)
+    for one in rows:
+        if one.route_id is not None and one.snapshot_revision is not None:
+            used[one.route_id].append(one.snapshot_revision)
+    found: list[Sequence[int]] = []
+    for route_id, revisions in used.items():
+        values = (route_id, min(revisions), max(revisions), SNAPSHOTS_LIMIT)
+        found += fetch(connection, _SNAPSHOTS, values)
+    return found
 
 
 def _quantile(values: Iterable[int | None], percent: int) -> int | None:

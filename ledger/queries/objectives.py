@@ -51,6 +51,40 @@ def evaluations(
     return [record_of(SloEvaluation, row) for row in fetch(connection, sql, (slo_id, limit))]
 
 
+def evaluations_of(
+    connection: sqlite3.Connection, slo_id: str, ends: Sequence[int]
+) -> list[SloEvaluation]:
+    """The objective's evaluations of the windows with these ends, each in its newest revision."""
+    sql = f"{select(SloEvaluation)} WHERE slo_id = ? AND end_us = ? ORDER BY revision DESC LIMIT 1"
+    rows = [fetch_one(connection, sql, (slo_id, end_us)) for end_us in ends]
+    return [record_of(SloEvaluation, row) for row in rows if row is not None]
+
+
+def counted_to(connection: sqlite3.Connection) -> int:
+    """The row up to which the last recorded evaluation had counted; 0 where there is none."""
+    sql = (
+        "SELECT coalesce(counted_to_seq, seq) FROM slo_evaluation "
+        "WHERE seq = (SELECT max(seq) FROM slo_evaluation)"
+    )
+    row = fetch_one(connection, sql)
+    return 0 if row is None else int(row[0])
+
+
+def windows_of_late(
+    connection: sqlite3.Connection, since_seq: int, until_us: int, step_us: int, limit: int
+) -> list[int]:
+    """The ends, ascending, of windows before `until_us` with a receipt appended after a row.
+
+    The newest `limit` of them. Reads the receipts since that row, and none before it.
+    """
+    sql = (
+        "SELECT DISTINCT accepted_at_us / ? FROM receipt NOT INDEXED "
+        "WHERE seq > ? AND accepted_at_us < ?"
+    )
+    steps = {row[0] for row in fetch(connection, sql, (step_us, since_seq, until_us))}
+    return [(step + 1) * step_us for step in sorted(steps)[-limit:]]
+
+
 def override_of(connection: sqlite3.Connection, slo_id: str, at_us: int) -> ActionOverride | None:
     """The override of an objective that holds at a time; None where none does."""
     sql = f"{select(ActionOverride)} WHERE slo_id = ? ORDER BY revision DESC LIMIT 1"

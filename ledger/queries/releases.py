@@ -244,8 +244,8 @@ def _samples(
         "FROM receipt AS r INDEXED BY receipt_route "
         f"WHERE route_id IN ({', '.join('?' * len(routes))}) "
         f"AND accepted_at_us >= ? AND accepted_at_us < ? AND {_condition('r', wanted)} "
-        "AND status <> 'rejected' AND (status <> 'unknown' OR NOT EXISTS (SELECT 1 FROM receipt "
-        "AS n WHERE n.request_id = r.request_id AND n.revision = r.revision + 1)) LIMIT ?"
+        "AND status <> 'rejected' AND NOT EXISTS (SELECT 1 FROM receipt AS n "
+        "WHERE n.request_id = r.request_id AND n.revision = r.revision + 1) LIMIT ?"
     )
     period_us = (period.start_us, period.end_us)
     cursor = connection.cursor()

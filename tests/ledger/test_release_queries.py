@@ -4,6 +4,7 @@ import math
 import shutil
 from fractions import Fraction
 
+import msgspec
 import pytest
 
 from ledger.queries import releases as module
@@ -169,3 +170,17 @@ def test_no_query_of_releases_scans_a_large_table(connection, monkeypatch, limit
     searched = "SEARCH r USING INDEX receipt_route" if limit else "SEARCH t USING INDEX"
     assert any(searched in step for step in plans.steps())
     assert plans.scans_of_large_tables() == []
+
+
+def test_a_request_whose_cost_was_known_later_is_measured_once(ledger_template, tmp_path):
+    """REL-2: its first attempt's unknown was resolved beside its answer; the status stayed."""
+    path = tmp_path / "ledger.sqlite3"
+    shutil.copyfile(ledger_template, path)
+    one = receipt(request_id="req_1", identity_id="a", logical_model="m", first_token_us=500)
+    fill(path, [one, msgspec.structs.replace(one, revision=1, cost_total_pico=9)], batch=1)
+    opened = connect_read_only(path)
+    side = Side(identity_id="a")
+    found = compare(opened, WHOLE, logical_model="m", baseline=side, candidate=side)
+    opened.close()
+    ttft = next(each for each in found.baseline.latencies if each.metric == "ttft")
+    assert (ttft.count, ttft.exact) == (1, True)

@@ -199,6 +199,7 @@ def test_no_query_of_a_pass_scans_a_large_table(fleet):
     with Plans(connection) as plans:
         plan_pass(connection, closed(NOW_US))
         diagnosis(connection, NOW_US - STEP_US, NOW_US)
+        objectives.windows_of_late(connection, 1, NOW_US, STEP_US, 9)
     large = ("receipt", "found", "c", "a", "control_action", "slo_evaluation", "rollup_sli")
     found = {one for one in plans.scans_of_large_tables() if one.split()[1] in large}
     connection.close()
@@ -235,6 +236,30 @@ def test_a_window_that_counts_otherwise_later_is_corrected_by_a_record_that_acts
     again = perform(fleet, CorrectSlos(reason="again"), at_us + 1)
     assert isinstance(again, Refused)
     assert again.code == "NO_CHANGE"
+
+
+def test_the_evaluator_itself_corrects_the_window_of_a_request_that_ended_late(fleet):
+    """SLO-7, SLO-8: the window it was accepted in, once; windows after it keep their rows."""
+    lost = experiment_one(NOW_US - STEP_US, slow=0, status="unknown")
+    pour(fleet, lost)
+    evaluate(fleet, closed(NOW_US))
+    pour(fleet, experiment_one(NOW_US, slow=0))
+    evaluate(fleet, closed(NOW_US + STEP_US))
+    pour(fleet, [msgspec.structs.replace(one, revision=1, status="completed") for one in lost])
+    pour(fleet, experiment_one(NOW_US + STEP_US, slow=0))
+    known = [one for one in actions(fleet) if one.phase != "lapsed"]
+    done = evaluate(fleet, closed(NOW_US + 2 * STEP_US))
+    assert isinstance(done, Done)
+    found = rows(fleet, SloEvaluation, "slo_id = 'valid-completion' AND revision > 0")
+    assert [(one.end_us, one.revision, one.good, one.valid) for one in found] == [
+        (NOW_US, 1, 100, 100)
+    ]
+    assert done.after["corrected"] == len(rows(fleet, SloEvaluation, "revision > 0"))
+    assert [one for one in actions(fleet) if one.phase != "lapsed"] == known
+    pour(fleet, experiment_one(NOW_US + 2 * STEP_US, slow=0))
+    again = evaluate(fleet, closed(NOW_US + 3 * STEP_US))
+    assert isinstance(again, Done)
+    assert again.after["corrected"] == 0
 
 
 def test_an_incident_tells_what_is_diagnosed(fleet):
