@@ -9,6 +9,7 @@ import gc
 import os
 import socket
 import sys
+import traceback
 import warnings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
@@ -53,7 +54,10 @@ def serve(listening: int) -> int:
         server = uvicorn.Server(server_config(access_log=False))
         server.run(sockets=[socket.socket(fileno=listening)])
         status = 0 if server.started else 1
+    except BaseException:
+        traceback.print_exc()
     finally:
+        sys.stderr.flush()
         os._exit(status)
 
 
