@@ -8,13 +8,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Literal
 
-from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser, Group, User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import resolve_url
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")  # lowest first
@@ -72,9 +70,10 @@ def require_role(needed: Role) -> Callable[[View], View]:
 
 
 def _to_login(request: HttpRequest) -> HttpResponse:
-    """To the login page and back; a partial request reloads the whole page to get there."""
+    """To the login page and back; a part leads there as its whole page, which has its address."""
+    to_login = redirect_to_login(request.get_full_path())
     if request.headers.get("HX-Request") == "true":
         response = HttpResponse(status=401)
-        response["HX-Redirect"] = resolve_url(settings.LOGIN_URL)
+        response["HX-Redirect"] = to_login.url
         return response
-    return redirect_to_login(request.get_full_path())
+    return to_login

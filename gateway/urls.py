@@ -9,6 +9,7 @@ from gateway.pages import (
     audit_log,
     bridge,
     costs,
+    display,
     health,
     now,
     policies,
@@ -28,13 +29,13 @@ from gateway.pages import (
     unknowns,
 )
 from gateway.pages.login import Login
-from gateway.pages.theme import set_theme
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="now"), name="home"),
     path("login", Login.as_view(), name="login"),
     path("logout", LogoutView.as_view(), name="logout"),
-    path("theme", set_theme, name="theme"),
+    path("theme", display.set_theme, name="theme"),
+    path("display", display.index, name="display"),
     path("now", now.index, name="now"),
     path("receipts", receipts.index, name="receipts"),
     path("receipts/<str:request_id>", receipt.show, name="receipt"),

@@ -5,8 +5,9 @@ from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
 from gateway.pages.cost_view import heading
-from gateway.pages.periods import RANGES, ZONES, asked, label_of, range_of, refused
+from gateway.pages.periods import RANGES, label_of, range_of, ranged, refused
 from gateway.pages.shell import clock, ledger, page
+from gateway.pages.zone import ZONES
 from gateway.reporting import AskProblem, read_bridge
 from ledger.bridge import Bridge
 from ledger.queries.bridge import bridge_between
@@ -34,7 +35,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 def _asked(request: HttpRequest) -> dict[str, object]:
     now_us = clock.now_us()
-    ask = read_bridge(asked(request.GET), now_us)
+    ask = read_bridge(ranged(request.GET), now_us)
     if isinstance(ask, AskProblem):
         raise refused(ask)
     found = bridge_between(ledger(), ask.before, ask.when.period, filters=ask.filters)

@@ -13,8 +13,9 @@ from gateway.pages.cost_view import (
     picture,
     unit_cost_lines,
 )
-from gateway.pages.periods import RANGES, ZONES, asked, range_of, refused, without
+from gateway.pages.periods import RANGES, range_of, ranged, refused, without
 from gateway.pages.shell import clock, ledger, page
+from gateway.pages.zone import ZONES
 from gateway.reporting import AskProblem, CostsAsk, read_costs
 from ledger.queries.costs import ROWS_LIMIT, CostTable, Drill, costs, tag_keys
 
@@ -23,7 +24,7 @@ PAGE_ROWS_LIMIT = 100
 
 
 def _read(request: HttpRequest, now_us: int) -> CostsAsk:
-    ask = read_costs(asked(request.GET), now_us)
+    ask = read_costs(ranged(request.GET), now_us)
     if isinstance(ask, AskProblem):
         raise refused(ask)
     return ask

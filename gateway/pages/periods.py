@@ -5,6 +5,7 @@ from datetime import tzinfo
 
 from django.http import QueryDict
 
+from gateway.pages.zone import shown
 from gateway.reporting import DEFAULT_WITHIN, WITHIN_US, AskProblem, read_period
 from ledger.zones import Period, to_local
 
@@ -17,7 +18,6 @@ _NAMES = {
     "90d": "Last 90 days",
 }
 RANGES = {within: _NAMES.get(within, within) for within in WITHIN_US}
-ZONES = ("UTC", "+05:30", "Asia/Kolkata", "Asia/Shanghai", "Europe/Berlin", "America/New_York")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +47,14 @@ def asked(query: QueryDict) -> dict[str, list[str]]:
     return {name: [str(value) for value in values] for name, values in query.lists()}
 
 
+def ranged(query: QueryDict) -> dict[str, list[str]]:
+    """As `asked`, of a page with a range: without a zone of its own, in that of the page."""
+    found = asked(query)
+    if not any(found.get("zone", ())):
+        found["zone"] = [shown().name]
+    return found
+
+
 def refused(problem: AskProblem) -> ValueError:
     """The problem as the sentence that a page shows."""
     return ValueError(f"{problem.parameter}: {problem.detail}")
@@ -57,7 +65,7 @@ def range_of(query: QueryDict, now_us: int) -> Range:
 
     ValueError, naming the part and what can be written, for what can't be read.
     """
-    found = read_period(asked(query), now_us)
+    found = read_period(ranged(query), now_us)
     if isinstance(found, AskProblem):
         raise refused(found)
     first_day, last_day = query.get("first", ""), query.get("last", "")

@@ -11,10 +11,11 @@ from gateway.auth_roles import require_role
 from gateway.fleet_file.named import named
 from gateway.operations.policy_checks import around, price_faults
 from gateway.operations.rates import KIND, latest_version, rates_of
-from gateway.pages.periods import RANGES, ZONES, range_of
+from gateway.pages.periods import RANGES, range_of
 from gateway.pages.policies_view import fault_lines, text_of
 from gateway.pages.rates_view import ROWS_LIMIT, moved, past, rows
 from gateway.pages.shell import clock, ledger, page
+from gateway.pages.zone import ZONES
 from gateway.policy.values import RoutePolicy
 from ledger.queries import configuration as stored
 from ledger.queries import drafts

@@ -5,7 +5,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
-from gateway.pages.periods import RANGES, ZONES, range_of
+from gateway.pages.periods import RANGES, range_of
 from gateway.pages.reconciliation_view import (
     VERDICTS,
     WORDS,
@@ -15,6 +15,7 @@ from gateway.pages.reconciliation_view import (
     rows,
 )
 from gateway.pages.shell import clock, ledger, page
+from gateway.pages.zone import ZONES
 from ledger.invoices.files import FILE_LIMIT_BYTES
 from ledger.invoices.formats import FORMATS
 from ledger.queries import invoices as reports

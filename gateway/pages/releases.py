@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
-from gateway.pages.periods import RANGES, ZONES, asked, range_of, refused
+from gateway.pages.periods import RANGES, range_of, ranged, refused
 from gateway.pages.release_view import (
     choices,
     completion_words,
@@ -15,6 +15,7 @@ from gateway.pages.release_view import (
 )
 from gateway.pages.rollout import releases_of, rollouts_of
 from gateway.pages.shell import clock, ledger, page
+from gateway.pages.zone import ZONES
 from gateway.policy.values import PRIORITIES
 from gateway.release_asks import comparison_of
 from gateway.reporting import AskProblem, read_releases
@@ -38,7 +39,7 @@ def index(request: HttpRequest) -> HttpResponse:
 def _asked(request: HttpRequest) -> dict[str, object]:
     """The sides on offer and the comparison of those named, or of the busiest as in the API."""
     now_us, connection = clock.now_us(), ledger()
-    ask = read_releases(asked(request.GET), now_us)
+    ask = read_releases(ranged(request.GET), now_us)
     if isinstance(ask, AskProblem):
         raise refused(ask)
     compared = comparison_of(connection, ask)

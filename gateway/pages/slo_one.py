@@ -12,6 +12,7 @@ from gateway.pages.periods import asked, refused
 from gateway.pages.shell import clock, ledger, page
 from gateway.pages.slo_history import evidence_links, revisions_of, slice_rows, strip
 from gateway.pages.slo_view import card
+from gateway.pages.zone import shown
 from gateway.reporting import AskProblem, unknown_parameter
 from ledger.queries import objectives as stored
 from ledger.queries.means import experiences
@@ -42,7 +43,7 @@ def _context(definition: SloDefinition) -> dict[str, object]:
     met = experiences(connection, now_us - HOUR_US, now_us, [definition])
     evaluated = stored.evaluations(connection, slo_id, limit=WINDOWS_SHOWN)
     return {
-        "c": card(report, met[definition.key]),
+        "c": card(report, met[definition.key], shown().zone),
         "definition": definition,
         "strip": strip(evaluated),
         "strip_width": WINDOWS_SHOWN * 10,

@@ -1,6 +1,7 @@
 """Objectives made ready to be read: budget, windows, history. Pure: reports in, values out."""
 
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from fractions import Fraction
 from urllib.parse import urlencode
 
@@ -83,7 +84,7 @@ class Card:
     drill: str
 
 
-def card(report: SloReport, met: Experience) -> Card:
+def card(report: SloReport, met: Experience, zone: tzinfo = UTC) -> Card:
     """The card of one objective; `met`: what its requests met in the last hour."""
     status, definition = report.status, report.status.definition
     left, used = status.budget_left, status.period.burn
@@ -103,10 +104,10 @@ def card(report: SloReport, met: Experience) -> Card:
         period=_window(status.period),
         rules=tuple(_rule(rule) for rule in status.rules),
         left_out=definition.left_out,
-        plot=_plot(report),
+        plot=_plot(report, zone),
         history=tuple(
             (
-                clock_time(point.start_us)[:5],
+                clock_time(point.start_us, zone)[:5],
                 rate(point.burn),
                 f"{point.tally.bad:,} of {point.tally.valid:,}",
             )
@@ -210,7 +211,7 @@ def _exhausted(exhausted_in_us: int | None, left: Fraction | None) -> str:
     return "it is used up" if exhausted_in_us == 0 else f"in {duration(exhausted_in_us)}"
 
 
-def _plot(report: SloReport) -> Plot | None:
+def _plot(report: SloReport, zone: tzinfo) -> Plot | None:
     """The history from its first count on, but STEPS_SHOWN steps at least."""
     counted = [index for index, point in enumerate(report.history) if point.tally.valid]
     start = min(counted[0] if counted else 0, len(report.history) - STEPS_SHOWN)
@@ -225,7 +226,7 @@ def _plot(report: SloReport) -> Plot | None:
     ]
     return time_series(
         [Series(label="burn rate", points=points)],
-        x_label=lambda x: clock_time(int(x))[:5],
+        x_label=lambda x: clock_time(int(x), zone)[:5],
         y_label=lambda y: f"{y:g}",
         thresholds=marks,
     )

@@ -6,12 +6,13 @@ from django import template
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import slugify
 
 from gateway.auth_roles import includes, role_of
 from gateway.operations.registry import OPERATIONS
-from gateway.pages import formatting
+from gateway.pages import formatting, saving, zone
+from gateway.pages.display import THEMES, keys_of, theme_of
 from gateway.pages.navigation import ENTRIES, current
-from gateway.pages.theme import THEMES, theme_of
 
 register = template.Library()
 
@@ -72,15 +73,8 @@ def gauge(part: int, whole: int) -> SafeString:
 
 @register.filter
 def moment(us: int | None) -> SafeString | str:
-    """A time in UTC, to the millisecond, machine-readable in `datetime`."""
-    if us is None:
-        return formatting.NONE
-    return format_html(
-        '<time datetime="{}" title="{}">{}</time>',
-        formatting.iso(us),
-        formatting.iso(us),
-        formatting.clock_time(us),
-    )
+    """A time of day to the millisecond in the zone of the page, in UTC on hover."""
+    return formatting.NONE if us is None else _time(us, "")
 
 
 @register.filter
@@ -88,12 +82,25 @@ def day_and_time(us: int | None) -> SafeString | str:
     """As `moment`, with the day in front."""
     if us is None:
         return formatting.NONE
+    day = formatting.day(us, zone.shown().zone)
+    return _time(us, format_html('<span class="day">{}</span> ', day))
+
+
+def _time(us: int, before: str) -> SafeString:
+    here = zone.shown().zone
     return format_html(
-        '<time datetime="{}"><span class="day">{}</span> {}</time>',
+        '<time datetime="{}" title="{}">{}{}</time>',
+        formatting.iso(us, here),
         formatting.iso(us),
-        formatting.day(us),
-        formatting.clock_time(us),
+        before,
+        formatting.clock_time(us, here),
     )
+
+
+@register.simple_tag
+def zone_name() -> str:
+    """What the zone of the page's times is called."""
+    return zone.shown().name
 
 
 @register.filter
@@ -117,6 +124,7 @@ def navigation(context: template.Context) -> dict[str, Any]:
         "role": getattr(request, "role", None) or role_of(request.user),
         "theme": theme_of(request),
         "themes": THEMES,
+        "zone_name": zone.shown().name,
         "request": request,
         "csrf_token": context.get("csrf_token"),
     }
@@ -125,6 +133,31 @@ def navigation(context: template.Context) -> dict[str, Any]:
 @register.simple_tag(takes_context=True)
 def theme(context: template.Context) -> str:
     return theme_of(context["request"])
+
+
+@register.simple_tag(takes_context=True)
+def keys(context: template.Context) -> str:
+    return keys_of(context["request"])
+
+
+@register.simple_tag(takes_context=True)
+def saved(context: template.Context, *names: str) -> SafeString:
+    """Links to the table before it as CSV and JSON, exactly as shown; the last thing in its sheet.
+
+    `names` say what it holds ("open unknowns"), and have to be others for each table of a page.
+    """
+    request: HttpRequest = context["request"]
+    name = " ".join(names)
+    slug = slugify(name)
+    csv, json = (saving.link(request, slug, kind) for kind in saving.KINDS)
+    return format_html(
+        '<p class="saved" data-table="{}">Save as <a href="{}" aria-label="{name} as CSV">CSV</a>'
+        ' <a href="{}" aria-label="{name} as JSON">JSON</a></p>',
+        slug,
+        csv,
+        json,
+        name=name,
+    )
 
 
 @register.inclusion_tag("_act.html", takes_context=True)

@@ -49,6 +49,7 @@ GUARDED = {
     "rate-table": "viewer",
     "health": "viewer",
     "checkpoint": "viewer",
+    "display": "viewer",
 }
 OF_ONE = (  # their URL names what they show
     "receipt", "receipt-proof", "slo-one", "rollout", "tenant", "policy", "rate-table",
@@ -92,8 +93,11 @@ def test_each_role_sees_every_page_of_the_navigation(log_in: LogIn, role: str):
 
 
 def test_a_partial_without_a_login_reloads_the_whole_page_at_the_login(client: Client):
-    answer = client.get("/receipts", headers={"HX-Request": "true"})
-    assert (answer.status_code, answer["HX-Redirect"]) == (401, "/login")
+    answer = client.get("/receipts?status=failed", headers={"HX-Request": "true"})
+    assert (answer.status_code, answer["HX-Redirect"]) == (
+        401,
+        "/login?next=/receipts%3Fstatus%3Dfailed",
+    )
 
 
 def test_a_page_is_sent_with_the_policy_and_is_kept_nowhere(viewer: Client):

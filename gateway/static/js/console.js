@@ -1,0 +1,35 @@
+// Shortcuts of one key: / to the first filter, j and k through the rows of tables, ? for the list.
+// Everything can be reached without them; `data-keys="off"` on the page turns them off.
+"use strict";
+(() => {
+  const typing = (at) => at.closest("input, select, textarea, [contenteditable], dialog[open]");
+  const rows = () => [...document.querySelectorAll("main tbody tr")].filter((row) => row.offsetParent);
+
+  function move(step) {
+    const all = rows();
+    if (!all.length) return;
+    const here = document.activeElement.closest("main tbody tr");
+    const next = here ? all.indexOf(here) + step : step > 0 ? 0 : all.length - 1;
+    const row = all[Math.min(Math.max(next, 0), all.length - 1)];
+    const target = row.querySelector("th a, td a") || row;
+    if (target === row) row.tabIndex = -1;
+    target.focus();
+    row.scrollIntoView({ block: "nearest" });
+  }
+
+  const does = {
+    "/": () => document.querySelector("main form.filters :is(input:not([type=hidden]), select)")?.focus(),
+    j: () => move(1),
+    k: () => move(-1),
+    "?": () => document.getElementById("keys")?.showModal(),
+  };
+
+  document.addEventListener("keydown", (event) => {
+    const off = document.documentElement.dataset.keys === "off";
+    if (off || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    const act = does[event.key];
+    if (!act || typing(event.target)) return;
+    event.preventDefault();
+    act();
+  });
+})();
