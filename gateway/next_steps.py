@@ -8,9 +8,9 @@ import orjson
 
 from gateway.book import Hold
 from gateway.desk import UNKNOWN_BOUND_US, Desk
-from gateway.policy.attempt_replay import CODE_REVISION, StepInputs, route_inputs
+from gateway.policy.attempt_replay import CODE_REVISION, StepInputs
 from gateway.policy.attempting import Asked, Step, Story, next_step
-from gateway.policy.replay import canonical, digest
+from gateway.policy.replay import canonical, digest, route_inputs
 from gateway.policy.values import AdmissionContext, Route
 from gateway.route_health import RouteHealth
 from gateway.run import Leg, Run

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-import msgspec
+from ledger.findings import Finding
 
 Kind = Literal[
     "altered",  # the row isn't what was hashed
@@ -19,23 +19,10 @@ Kind = Literal[
 ]
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong. `table`, `seq` and `label` where a row is at fault."""
+class Fault(Finding, frozen=True, kw_only=True):
+    """One thing that a verification finds wrong."""
 
     kind: Kind
-    what: str
-    table: str = ""
-    seq: int | None = None
-    label: str = ""
 
     def __str__(self) -> str:
-        row = " ".join(
-            part
-            for part in (
-                self.table,
-                "" if self.seq is None else f"seq {self.seq}",
-                f"({self.label})" if self.label else "",
-            )
-            if part
-        )
-        return f"{self.kind}: {row + ': ' if row else ''}{self.what}"
+        return f"{self.kind}: {super().__str__()}"

@@ -207,6 +207,14 @@ def _hybrid(
     return low, high
 
 
+def against_margin(low: float, high: float, margin: float, *, higher_is_better: bool) -> Verdict:
+    """What an interval of differences says: worse than the margin all of it, none, or some."""
+    worst, best = (low, high) if higher_is_better else (-high, -low)
+    if best < -margin:
+        return "FAIL"
+    return "PASS" if worst >= -margin else "INCONCLUSIVE"
+
+
 def ratio_test(
     baseline: tuple[int, int],
     canary: tuple[int, int],
@@ -227,12 +235,8 @@ def ratio_test(
     if count_b and count_c:
         difference = good_c / count_c - good_b / count_b
         low, high = newcombe_interval(canary, baseline, confidence)
-        worst, best = (low, high) if higher_is_better else (-high, -low)
         if min(count_b, count_c) >= minimum:
-            if best < -margin:
-                verdict = "FAIL"
-            elif worst >= -margin:
-                verdict = "PASS"
+            verdict = against_margin(low, high, margin, higher_is_better=higher_is_better)
     return RatioTest(
         baseline_good=good_b,
         baseline_count=count_b,

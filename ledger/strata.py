@@ -24,6 +24,7 @@ from ledger.releases import (
     TAIL_CANARY_MINIMUM,
     TAIL_DELTA,
     Verdict,
+    against_margin,
     exceedance_probability,
     newcombe_of_shares,
 )
@@ -156,12 +157,8 @@ def ratio_over_strata(
         share_c = min(1.0, share_c)
         effective = 1 / sum(weights[name] ** 2 / count for name, (_, (_, count)) in both.items())
         low, high = newcombe_of_shares((share_c, effective), (share_b, shared_b), confidence)
-        worst, best = (low, high) if higher_is_better else (-high, -low)
         if min(shared_b, shared_c) >= minimum and _known(n_b, shared_b, n_c, shared_c):
-            if best < -margin:
-                verdict = "FAIL"
-            elif worst >= -margin:
-                verdict = "PASS"
+            verdict = against_margin(low, high, margin, higher_is_better=higher_is_better)
     return StrataRatio(
         baseline_count=n_b,
         canary_count=n_c,

@@ -4,12 +4,11 @@
 at 1,000 and 12,000 input tokens their predictions are the source's, to the millisecond.
 """
 
-import hashlib
 from collections.abc import Iterable
 
 import msgspec
-import orjson
 
+from gateway.fleet_file.identities import Identity, identity_record
 from gateway.policy.values import (
     AttemptRules,
     BreakerRule,
@@ -62,19 +61,19 @@ TENANTS: dict[str, Quota] = {
 
 def identity(logical_model: str, weights: str, tokenizer: str, runtime: str, quantization: str,
              serving: str) -> ModelIdentity:  # fmt: skip
-    """Return a model identity; its id is the hash of the eight fields, in their order."""
-    fields = {
-        "logical_model": logical_model,
-        "weights_revision": weights,
-        "tokenizer_revision": tokenizer,
-        "runtime_name": "weighbridge-simulator",
-        "runtime_revision": runtime,
-        "quantization": quantization,
-        "serving_config_revision": serving,
-        "prompt_policy_revision": "prompt-1",
-    }
-    digest = hashlib.sha256(orjson.dumps(list(fields.values()))).hexdigest()
-    return ModelIdentity(identity_id=f"mid_{digest[:24]}", **fields)
+    """Return the identity of a simulated model."""
+    return identity_record(
+        Identity(
+            logical_model=logical_model,
+            weights_revision=weights,
+            tokenizer_revision=tokenizer,
+            runtime_name="weighbridge-simulator",
+            runtime_revision=runtime,
+            quantization=quantization,
+            serving_config_revision=serving,
+            prompt_policy_revision="prompt-1",
+        )
+    )
 
 
 FAST_V2 = identity("assist", "model-fast-sha256-a1", "o200k_base/chat-1", "sim-1", "bf16", "fast-2")

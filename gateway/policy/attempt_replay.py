@@ -4,7 +4,6 @@ The request itself is in the record of its admission; everything else that `next
 here, by value or by the revision that holds it.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -12,13 +11,12 @@ import msgspec
 from gateway.policy import replay
 from gateway.policy.attempting import Step, Story, next_step
 from gateway.policy.comparing import Comparison
-from gateway.policy.replay import RouteInput, SnapshotOf, canonical, digest
+from gateway.policy.replay import RouteInput, SnapshotOf, canonical, digest, states_of
 from gateway.policy.values import (
     AdmissionContext,
     Evaluation,
     InferenceRequest,
     RoutePolicy,
-    RouteState,
     TenantState,
     Value,
 )
@@ -58,24 +56,6 @@ class RecordedStep(msgspec.Struct, frozen=True, kw_only=True):
     digest: bytes
 
 
-def route_inputs(states: Iterable[RouteState]) -> tuple[RouteInput, ...]:
-    """Return the states with every snapshot replaced by its revision."""
-    return tuple(
-        [
-            RouteInput(
-                route_id=state.route_id,
-                healthy=state.healthy,
-                snapshot_revision=state.snapshot.revision if state.snapshot else None,
-                reserved_since_kv_tokens=state.reserved_since_kv_tokens,
-                accepted_since=state.accepted_since,
-                probes_in_flight=state.probes_in_flight,
-                cooling=state.cooling,
-            )
-            for state in states
-        ]
-    )
-
-
 def step_again(
     request: InferenceRequest,
     inputs: StepInputs,
@@ -85,26 +65,10 @@ def step_again(
     evaluations: tuple[Evaluation, ...],
 ) -> Step:
     """Return the step that recorded inputs lead to (RTE-3, RTE-4)."""
-    states = tuple(
-        [
-            RouteState(
-                route_id=each.route_id,
-                healthy=each.healthy,
-                snapshot=None
-                if each.snapshot_revision is None
-                else snapshots(each.route_id, each.snapshot_revision),
-                reserved_since_kv_tokens=each.reserved_since_kv_tokens,
-                accepted_since=each.accepted_since,
-                probes_in_flight=each.probes_in_flight,
-                cooling=each.cooling,
-            )
-            for each in inputs.routes
-        ]
-    )
     context = AdmissionContext(
         now_us=inputs.now_us,
         tenant=inputs.tenant,
-        route_states=states,
+        route_states=states_of(inputs.routes, snapshots),
         rates=rates,
         evaluations=evaluations,
     )

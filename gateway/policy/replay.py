@@ -73,7 +73,7 @@ def inputs_of(
         policy_revision=policy_revision,
         rate_table_version=rate_table_version,
         evaluations_seq=evaluations_seq,
-        routes=tuple([_route_input(state) for state in route_states]),
+        routes=route_inputs(route_states),
         predictions_seq=predictions_seq,
     )
 
@@ -87,6 +87,31 @@ def _route_input(state: RouteState) -> RouteInput:
         accepted_since=state.accepted_since,
         probes_in_flight=state.probes_in_flight,
         cooling=state.cooling,
+    )
+
+
+def route_inputs(states: Iterable[RouteState]) -> tuple[RouteInput, ...]:
+    """Return the states with every snapshot replaced by its revision."""
+    return tuple([_route_input(state) for state in states])
+
+
+def states_of(inputs: Iterable[RouteInput], snapshots: SnapshotOf) -> tuple[RouteState, ...]:
+    """Return the states that recorded inputs stand for: `route_inputs` the other way."""
+    return tuple(
+        [
+            RouteState(
+                route_id=each.route_id,
+                healthy=each.healthy,
+                snapshot=None
+                if each.snapshot_revision is None
+                else snapshots(each.route_id, each.snapshot_revision),
+                reserved_since_kv_tokens=each.reserved_since_kv_tokens,
+                accepted_since=each.accepted_since,
+                probes_in_flight=each.probes_in_flight,
+                cooling=each.cooling,
+            )
+            for each in inputs
+        ]
     )
 
 
@@ -188,26 +213,10 @@ def redecide(
     With those that the inputs name it is the recorded one (RTE-3), with others what would have
     been decided (RTE-4). `snapshots` returns a route's snapshot of a revision.
     """
-    states = tuple(
-        [
-            RouteState(
-                route_id=each.route_id,
-                healthy=each.healthy,
-                snapshot=None
-                if each.snapshot_revision is None
-                else snapshots(each.route_id, each.snapshot_revision),
-                reserved_since_kv_tokens=each.reserved_since_kv_tokens,
-                accepted_since=each.accepted_since,
-                probes_in_flight=each.probes_in_flight,
-                cooling=each.cooling,
-            )
-            for each in inputs.routes
-        ]
-    )
     context = AdmissionContext(
         now_us=inputs.now_us,
         tenant=inputs.tenant,
-        route_states=states,
+        route_states=states_of(inputs.routes, snapshots),
         rates=rates,
         evaluations=evaluations,
     )

@@ -1,6 +1,5 @@
 """`manage.py export_focus --from D --to D --out FILE`: charges as FOCUS 1.2 (CST-9)."""
 
-import os
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ledger.errors import LedgerError
 from ledger.focus.charges import Issuer
 from ledger.focus.exporting import write
+from ledger.management.new_file import new_file
 from ledger.queries.archives import archives_of_period
 from ledger.queries.charges import ChargeFilter
 from ledger.reading import reader
@@ -47,8 +47,7 @@ class Command(BaseCommand):
             if files:
                 raise CommandError(f"Requests of these days are in {', '.join(files)}.")
             # What was exported once may be booked somewhere: it is never overwritten.
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            with os.fdopen(descriptor, "wb") as out:
+            with new_file(path) as out:
                 written = write(
                     connection, wanted, out, issuer=Issuer(name=options["issuer"]), zone=zone
                 )

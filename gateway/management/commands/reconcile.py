@@ -1,8 +1,7 @@
 """`manage.py reconcile --provider P --period 2026-09`: invoice against attempts (REC-2, REC-3)."""
 
-import os
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 from django.conf import settings
@@ -13,6 +12,7 @@ from gateway.management.performing import asked, refusal, text_of
 from gateway.operations.base import Refused
 from gateway.operations.reconciliation import Reconcile
 from ledger.errors import LedgerError
+from ledger.management.new_file import new_file
 from ledger.money import units_text
 from ledger.queries import reconciliation as stored
 from ledger.reading import reader
@@ -91,7 +91,7 @@ class Command(ListingCommand):
     def _write(self, run: Run, csv_path: Path | None, sqlite_path: Path | None) -> None:
         try:
             if csv_path is not None:
-                with _new_file(csv_path) as out:
+                with new_file(csv_path) as out:
                     self._written(csv_path, write_csv(run, out))
             if sqlite_path is not None:
                 self._written(sqlite_path, write_sqlite(run, sqlite_path))
@@ -100,10 +100,6 @@ class Command(ListingCommand):
 
     def _written(self, path: Path, written: Export) -> None:
         self.stdout.write(f"  {path}: {written.rows:,} rows, sha256 {written.sha256}")
-
-
-def _new_file(path: Path) -> BinaryIO:
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb")
 
 
 def _plan(path: Path | None) -> Plan | None:

@@ -1,6 +1,5 @@
 """`manage.py checkpoint_ledger`: the ledger's size and root, to be kept elsewhere (LED-7)."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ledger.chain import checkpoint_of
 from ledger.errors import LedgerError
+from ledger.management.new_file import put_out
 from ledger.reading import connect_read_only, read_head
 
 
@@ -31,13 +31,4 @@ class Command(BaseCommand):
         if head is None:
             raise CommandError("the ledger's chain_head row is gone; run verify_ledger")
         text = msgspec.json.encode(checkpoint_of(head)).decode()
-        if options["output"] is None:
-            self.stdout.write(text)
-            return
-        try:
-            # An existing checkpoint is evidence: it is never overwritten.
-            descriptor = os.open(options["output"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        except OSError as error:
-            raise CommandError(f"can't write {options['output']}: {error.strerror}") from error
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text + "\n")
+        put_out(text, options["output"], self.stdout)

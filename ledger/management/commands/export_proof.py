@@ -1,6 +1,5 @@
 """`manage.py export_proof REQUEST_ID`: a receipt's proof as a file, checked without the ledger."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ledger.errors import LedgerError
 from ledger.management.commands.verify_ledger import read_checkpoint
+from ledger.management.new_file import put_out
 from ledger.proof_files import NoProof, prove_receipt
 from ledger.reading import connect_read_only
 
@@ -41,12 +41,4 @@ class Command(BaseCommand):
         if isinstance(proof, NoProof):
             raise CommandError(f"{proof.code}: {proof.what}")
         text = msgspec.json.format(msgspec.json.encode(proof)).decode()
-        if options["output"] is None:
-            self.stdout.write(text)
-            return
-        try:
-            descriptor = os.open(options["output"], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        except OSError as error:
-            raise CommandError(f"can't write {options['output']}: {error.strerror}") from error
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text + "\n")
+        put_out(text, options["output"], self.stdout)
