@@ -1,5 +1,6 @@
 """An objective as the ledger keeps it: canonical JSON, fractions as "n/d" text. Pure."""
 
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -8,7 +9,9 @@ import msgspec
 from ledger.slo import Action, BurnRule, Indicator, Selector, Severity, SloDefinition
 
 
-class _Rule(msgspec.Struct, frozen=True, kw_only=True):
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """A burn rule; its factor is a fraction as text: `72/5` is 14.4."""
+
     name: str
     severity: Severity
     factor: str
@@ -16,8 +19,8 @@ class _Rule(msgspec.Struct, frozen=True, kw_only=True):
     short_us: int
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is declared: a definition without its id, revision and what follows from others."""
+class Declared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is declared of an objective, but for its rules: no id, no revision."""
 
     title: str
     indicator: Indicator
@@ -27,11 +30,28 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     selector: Selector = Selector()
     period_us: int
     degraded_is_valid: bool = False
-    rules: tuple[_Rule, ...] = ()
     left_out: tuple[str, ...] = ()
     action: Action
-    counted_from_us: int = 0
     retired: bool = False
+
+
+class _Body(Declared, frozen=True, kw_only=True, omit_defaults=True):
+    rules: tuple[Rule, ...] = ()
+    counted_from_us: int = 0
+
+
+def texts(rules: Iterable[BurnRule]) -> tuple[Rule, ...]:
+    """Rules with their factors as text."""
+    return tuple(
+        Rule(
+            name=rule.name,
+            severity=rule.severity,
+            factor=str(rule.factor),
+            long_us=rule.long_us,
+            short_us=rule.short_us,
+        )
+        for rule in rules
+    )
 
 
 def to_json(definition: SloDefinition) -> str:
@@ -45,16 +65,7 @@ def to_json(definition: SloDefinition) -> str:
         selector=definition.selector,
         period_us=definition.period_us,
         degraded_is_valid=definition.degraded_is_valid,
-        rules=tuple(
-            _Rule(
-                name=rule.name,
-                severity=rule.severity,
-                factor=str(rule.factor),
-                long_us=rule.long_us,
-                short_us=rule.short_us,
-            )
-            for rule in definition.rules
-        ),
+        rules=texts(definition.rules),
         left_out=definition.left_out,
         action=definition.action,
         counted_from_us=definition.counted_from_us,

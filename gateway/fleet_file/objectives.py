@@ -14,36 +14,15 @@ Without `rules` an objective gets the default ones (SLO-5).
 
 import msgspec
 
-from ledger.slo import Action, Indicator, Selector, Severity, SloDefinition
+from ledger.slo import SloDefinition
 from ledger.slo_rules import default_rules
-from ledger.slo_text import to_json
+from ledger.slo_text import Declared, Rule, texts, to_json
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """A burn rule; its factor is a fraction as text: `72/5` is 14.4."""
-
-    name: str
-    severity: Severity
-    factor: str
-    long_us: int
-    short_us: int
-
-
-class Objective(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Objective(Declared, frozen=True, kw_only=True, omit_defaults=True):
     """What is declared of an objective. `rules` None: the default ones."""
 
-    title: str
-    indicator: Indicator
-    target_ppm: int
-    threshold_us: int | None = None
-    threshold_pico: int | None = None
-    selector: Selector = Selector()
-    period_us: int
-    degraded_is_valid: bool = False
     rules: tuple[Rule, ...] | None = None
-    left_out: tuple[str, ...] = ()
-    action: Action
-    retired: bool = False
 
 
 def objective_of(definition: SloDefinition) -> Objective:
@@ -57,17 +36,7 @@ def complete(objective: Objective) -> Objective:
     if objective.rules is not None or not 0 < objective.target_ppm < 1_000_000:
         return objective
     rules, left_out = default_rules(objective.target_ppm, objective.period_us)
-    written = tuple(
-        Rule(
-            name=rule.name,
-            severity=rule.severity,
-            factor=str(rule.factor),
-            long_us=rule.long_us,
-            short_us=rule.short_us,
-        )
-        for rule in rules
-    )
-    return msgspec.structs.replace(objective, rules=written, left_out=left_out)
+    return msgspec.structs.replace(objective, rules=texts(rules), left_out=left_out)
 
 
 def body_json(objective: Objective) -> str:
