@@ -31,6 +31,7 @@ from gateway.api.http import (
     ClientGone,
     Endpoint,
     Header,
+    Method,
     Receive,
     Request,
     Response,
@@ -119,6 +120,7 @@ class Application:
             self._keyed("POST", "/v1/completions", "completions", texts),
             self._keyed("POST", "/v1/responses", "responses", responses),
             self._keyed("GET", "/v1/responses/{id}", "response", stored.one),
+            self._keyed("DELETE", "/v1/responses/{id}", "response_delete", stored.delete),
             self._keyed("POST", "/v1/responses/{id}/cancel", "response_cancel", stored.cancel),
             self._keyed("POST", "/v1/embeddings", "embeddings", embeddings),
             self._keyed("GET", "/v1/models", "models", models.every),
@@ -227,7 +229,7 @@ class Application:
     async def _page(self, request: Request) -> Response:
         return await self._docs.shown(request)
 
-    def _keyed(self, method: str, path: str, name: str, handler: ForCaller) -> Endpoint:
+    def _keyed(self, method: Method, path: str, name: str, handler: ForCaller) -> Endpoint:
         """Returns an endpoint for whoever has a key with a scope of its part of the API."""
         scopes: tuple[str, ...] = (SCOPE_INFERENCE,)
         if path in reports.PATHS:
@@ -256,7 +258,7 @@ class Application:
             return await handler(request, caller)
 
         return Endpoint(
-            method="POST" if method == "POST" else "GET",
+            method=method,
             path=path,
             name=name,
             access="key",

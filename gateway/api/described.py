@@ -33,6 +33,7 @@ JSON = "application/json"
 EVENTS = "text/event-stream"
 TEXT = "text/plain"
 TOML = "application/toml"
+OCTETS = "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +126,10 @@ def _protocol(path: str) -> dict[tuple[str, str], "Described"]:
             statuses=(200, 503),
         ),
         ("POST", f"{path}/infer"): Described(
-            summary="Answers one text, as a tensor; binary input is taken.",
+            summary="Answers one text, as a tensor; binary data is taken and given.",
             body=InferBody,
             answer=shapes.InferredShape,
+            content=(JSON, OCTETS),
             **call,
         ),
         ("POST", f"{path}/generate"): Described(
@@ -178,6 +180,12 @@ DESCRIBED = MappingProxyType(
             summary="Shows a stored response while memory keeps it.",
             tag="inference",
             answer=shapes.ResponseShape,
+            failures=(410,),
+        ),
+        ("DELETE", "/v1/responses/{id}"): Described(
+            summary="Forgets a stored response, and stops it where it runs; its receipt stays.",
+            tag="inference",
+            answer=shapes.DeletedResponseShape,
             failures=(410,),
         ),
         ("POST", "/v1/responses/{id}/cancel"): Described(

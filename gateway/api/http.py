@@ -23,9 +23,11 @@ QUERY_FIELDS_LIMIT = 64
 
 JSON = b"application/json"
 PROBLEM_JSON = b"application/problem+json"
+OCTETS = b"application/octet-stream"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 
 Access = Literal["open", "key"]
+Method = Literal["GET", "POST", "DELETE"]
 
 
 class ClientGone(Exception):
@@ -173,7 +175,7 @@ Handler = Callable[[Request], Awaitable[Response | None]]
 class Endpoint:
     """One row of the API's table of URLs. `{…}` in the path stands for one segment."""
 
-    method: Literal["GET", "POST"]
+    method: Method
     path: str
     name: str
     access: Access

@@ -5,7 +5,8 @@ identity that made it. The caller doesn't choose one: a version in the URL is ta
 has no other, and refused where routing would choose.
 """
 
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -13,11 +14,19 @@ import orjson
 from gateway.api import errors
 from gateway.api.answers import Receipts, usage_json
 from gateway.api.calls import Answering, Calls
+from gateway.api.choices import Piece
 from gateway.api.errors import Failure
 from gateway.api.forms import ChunkWriter, Finished, Form, Format
 from gateway.api.headers import encoding_problem
-from gateway.api.http import Header, Request, Response
-from gateway.api.kserve_body import TEXT_INPUT, TEXT_OUTPUT, Wanted, read_generate, read_infer
+from gateway.api.http import OCTETS, Header, Request, Response
+from gateway.api.kserve_body import (
+    TEXT_INPUT,
+    TEXT_OUTPUT,
+    Wanted,
+    read_generate,
+    read_infer,
+    with_binary_data,
+)
 from gateway.api.ports import Ports, Run
 from gateway.api.problems import Problem
 from gateway.api.replies import failed_in
@@ -123,6 +132,14 @@ class Generate(Calls):
         self, request: Request, caller: Caller, answering: Answering
     ) -> Response | None:
         return await self.answer(request, answering)
+
+    async def whole(self, answering: Answering, pieces: AsyncIterator[Piece]) -> Response:
+        response, form = await super().whole(answering, pieces), answering.form
+        if response.code is not None or not isinstance(form, GenerateForm) or not form.asked.binary:
+            return response
+        body, length = with_binary_data(response.body)
+        headers = (*response.headers, (BINARY_HEADER.encode(), str(length).encode()))
+        return replace(response, body=body, content_type=OCTETS, headers=headers)
 
     def failed(self, failure: Failure, headers: tuple[Header, ...] = ()) -> Response:
         return failed_in(failure, protocol_error(failure), headers)

@@ -1,13 +1,15 @@
 """Bodies of the Open Inference Protocol v2: generate's JSON, and infer's tensors. Pure.
 
-infer takes one text, in the tensor `text_input` (BYTES, one element): as JSON data, or as binary
-data behind the JSON, whose length the header inference-header-content-length says.
+infer takes one text, in the tensor `text_input` (BYTES, one element), and gives one in the tensor
+`text_output`: each as JSON data, or as binary data behind the JSON, whose length the header
+inference-header-content-length says.
 """
 
 import struct
 from typing import Annotated, Any
 
 import msgspec
+import orjson
 
 from gateway.api.chat_messages import WireMessage
 from gateway.api.problems import Problem, invalid
@@ -46,17 +48,37 @@ class Tensor(msgspec.Struct):
     parameters: dict[str, Any] | None = None
 
 
+class OutputParameters(msgspec.Struct):
+    binary_data: bool | None = None
+
+
+class Output(msgspec.Struct):
+    """A tensor that is asked for. Without any, all are given."""
+
+    name: str
+    parameters: OutputParameters | None = None
+
+
+class InferParameters(GenerateParameters):
+    binary_data_output: bool | None = None  # of outputs that don't say it themselves
+
+
 class InferBody(msgspec.Struct):
     inputs: list[Tensor]
     id: Text | None = None
-    parameters: GenerateParameters | None = None
+    parameters: InferParameters | None = None
+    outputs: list[Output] | None = None
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call of this protocol asks for: a chat of one message, and its own id."""
+    """What a call of this protocol asks for: a chat of one message, and its own id.
+
+    `binary`: the answer's tensor is wanted as binary data.
+    """
 
     chat: ChatRequest
     id: str | None
+    binary: bool = False
 
 
 _generate = msgspec.json.Decoder(GenerateBody)
@@ -100,7 +122,24 @@ def read_infer(model: str, body: bytes, header_length: str | None) -> Wanted | P
             text = found
     if text is None:
         return invalid(f"inputs must hold the tensor {TEXT_INPUT}.", "inputs")
-    return _wanted(model, text, decoded.parameters, decoded.id, False)
+    outputs = decoded.outputs or [Output(name=TEXT_OUTPUT)]
+    if any(output.name != TEXT_OUTPUT for output in outputs):
+        return invalid(f"outputs: there is one tensor, {TEXT_OUTPUT}.", "outputs")
+    wanted = _wanted(model, text, decoded.parameters, decoded.id, False)
+    if isinstance(wanted, Problem):
+        return wanted
+    own = outputs[0].parameters.binary_data if outputs[0].parameters else None
+    every = decoded.parameters.binary_data_output if decoded.parameters else None
+    return msgspec.structs.replace(wanted, binary=bool(every if own is None else own))
+
+
+def with_binary_data(answer: bytes) -> tuple[bytes, int]:
+    """Returns infer's JSON answer with its text as binary data behind it, and the JSON's length."""
+    body = orjson.loads(answer)
+    text = body["outputs"][0].pop("data")[0].encode()
+    body["outputs"][0]["parameters"] = {"binary_data_size": _LENGTH.size + len(text)}
+    head = orjson.dumps(body)
+    return head + _LENGTH.pack(len(text)) + text, len(head)
 
 
 def _digits(text: str) -> bool:
@@ -130,6 +169,7 @@ def _wanted(
     model: str, text: str, parameters: GenerateParameters | None, own_id: str | None, stream: bool
 ) -> Wanted | Problem:
     asked = msgspec.structs.asdict(parameters or GenerateParameters())
+    asked.pop("binary_data_output", None)  # says how the answer is written, not what it is
     try:
         body = msgspec.convert(
             {

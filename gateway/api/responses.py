@@ -1,4 +1,4 @@
-"""POST /v1/responses, GET /v1/responses/{id} and its cancel (LED-5).
+"""POST /v1/responses, GET and DELETE /v1/responses/{id}, and its cancel (LED-5).
 
 A stored response can be asked for again while memory keeps it; afterwards it is 410 with the
 receipt. A background response runs on whoever goes away, and is asked for by its id.
@@ -83,6 +83,17 @@ class StoredResponses:
         request_id = found.run.request_id
         await self._ports.journey.cancel_by_name(caller.tenant_id, request_id, WAIT_SECONDS)
         return await self._shown(found)
+
+    async def delete(self, request: Request, caller: Caller) -> Response:
+        """Forget its answer, and stop it where it runs; its receipt stays."""
+        found = self._found(request, caller)
+        if isinstance(found, Response):
+            return found
+        request_id = found.run.request_id
+        self._retained.forget(caller.tenant_id, request_id)
+        await self._ports.journey.cancel_by_name(caller.tenant_id, request_id, WAIT_SECONDS)
+        gone = {"id": request.parameter, "object": "response", "deleted": True}
+        return Response(body=orjson.dumps(gone), request_id=request_id)
 
     def _found(self, request: Request, caller: Caller) -> Kept | Response:
         request_id = request_of_response(request.parameter[:ID_LIMIT_CHARS])

@@ -42,6 +42,10 @@ class Retained:
         self._forget()
         return self._kept.get((tenant_id, request_id))
 
+    def forget(self, tenant_id: str, request_id: str) -> None:
+        """Drop a tenant's run, whether it is over or not."""
+        self._kept.pop((tenant_id, request_id), None)
+
     def _forget(self) -> None:
         """Drop what is over: all that is too old, then the oldest until the rest fits."""
         oldest_us = self._clock.now_us() - RETAINED_US

@@ -234,6 +234,12 @@ class ResponseShape(Shape):
     receipt: ReceiptShape | None = None
 
 
+class DeletedResponseShape(Shape):
+    id: str
+    object: Literal["response"]
+    deleted: bool
+
+
 class ModelShape(Shape):
     id: str
     object: Literal["model"]

@@ -5,7 +5,8 @@ import struct
 
 import pytest
 
-from tests.gateway.api.client import Client, Running, SmallGateway
+from gateway.submission import Delta
+from tests.gateway.api.client import Client, Running, SmallGateway, ended
 
 MODEL = "/v2/models/assistant-large"
 
@@ -80,6 +81,40 @@ def test_infer_takes_a_text_as_json_and_as_binary_data(client):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"outputs": [{"name": "text_output", "parameters": {"binary_data": True}}]},
+        {"parameters": {"binary_data_output": True}},
+        {
+            "parameters": {"binary_data_output": False},
+            "outputs": [{"name": "text_output", "parameters": {"binary_data": True}}],
+        },
+    ],
+)
+def test_infer_gives_its_text_as_binary_data_where_it_is_asked_to(client, asked):
+    client.gateway.journey.pieces = [Delta(text="Grüße", tokens=2), ended()]
+    reply = post(client, f"{MODEL}/infer", {"inputs": [tensor()], **asked})
+    length = int(reply.headers["inference-header-content-length"])
+    (output,) = json.loads(reply.body[:length])["outputs"]
+    text = "Grüße".encode()
+    assert output == {
+        "name": "text_output", "datatype": "BYTES", "shape": [1],
+        "parameters": {"binary_data_size": 4 + len(text)},
+    }  # fmt: skip
+    assert reply.body[length:] == struct.pack("<I", len(text)) + text
+    assert reply.headers["content-type"] == "application/octet-stream"
+    assert int(reply.headers["content-length"]) == len(reply.body)
+
+
+def test_a_failure_is_json_also_where_binary_data_was_asked_for(client):
+    client.gateway.journey.pieces = [ended(None, status="failed", terminal_error_code="X")]
+    asked = {"inputs": [tensor()], "parameters": {"binary_data_output": True}}
+    reply = post(client, f"{MODEL}/infer", asked)
+    assert (reply.status, reply.json["code"]) == (502, "X")
+    assert "inference-header-content-length" not in reply.headers
+
+
 def test_a_version_is_refused_where_routing_would_choose_another(client):
     path = "/v2/models/assistant-small/versions/mid_a/generate"
     reply = post(client, path, {"text_input": "Hi"})
@@ -104,6 +139,8 @@ def test_a_version_is_refused_where_routing_would_choose_another(client):
         ("infer", {"inputs": [tensor(parameters={"binary_data_size": -1})]}, None),
         ("infer", {"inputs": [tensor()]}, "100000"),
         ("infer", {"inputs": [tensor()]}, "-1"),
+        ("infer", {"inputs": [tensor()], "outputs": [{"name": "logits"}]}, None),
+        ("infer", {"inputs": [tensor()], "outputs": ["text_output"]}, None),
     ],
 )
 def test_what_cannot_be_used_is_the_protocols_error_and_nothing_runs(client, call, body, header):

@@ -130,6 +130,18 @@ def test_a_stored_response_is_shown_again_to_its_tenant_alone(client):
     assert client.call("POST", f"/v1/responses/{ID}/cancel").status == 404
 
 
+def test_a_deleted_response_is_shown_no_more_and_its_receipt_stays(client):
+    """LED-5: what memory held is gone at once; whoever asks again is told so, by its tenant."""
+    respond(client)
+    client.tenant = "tenant-b"
+    assert client.call("DELETE", f"/v1/responses/{ID}").status == 404
+    client.tenant = "tenant-a"
+    gone = client.call("DELETE", f"/v1/responses/{ID}")
+    assert (gone.status, gone.json) == (200, {"id": ID, "object": "response", "deleted": True})
+    assert client.get(f"/v1/responses/{ID}").status in (404, 410)
+    assert client.call("DELETE", f"/v1/responses/{ID}").status in (404, 410)
+
+
 def test_a_response_that_is_not_to_be_stored_is_not_kept(client):
     assert respond(client, store=False).status == 200
     assert client.get(f"/v1/responses/{ID}").status == 404

@@ -12,6 +12,7 @@ URLS = {
     ("POST", "/v1/completions"): "inference",
     ("POST", "/v1/responses"): "inference",
     ("GET", "/v1/responses/{id}"): "inference",
+    ("DELETE", "/v1/responses/{id}"): "inference",
     ("POST", "/v1/responses/{id}/cancel"): "inference",
     ("POST", "/v1/embeddings"): "inference",
     ("GET", "/v1/models"): "inference",
