@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 from prometheus_client import Counter, Gauge, Histogram
-from prometheus_client.openmetrics.exposition import ALLOWUTF8, _escape
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
@@ -54,7 +53,7 @@ def _children(metric: Metric) -> list[tuple[tuple[str, ...], Any]]:
     if not metric._labelnames:
         return [((), metric)]
     with metric._lock:
-        return list(metric._metrics.items())
+        return [(tuple(values), child) for values, child in metric._metrics.items()]
 
 
 def _values(child: Any) -> list[float]:
@@ -75,19 +74,28 @@ def _lines(metric: Metric, values: tuple[str, ...]) -> tuple[str, ...]:
     if not isinstance(metric, Histogram):
         return (f"{name}{_TYPES[type(metric)][1]}{_labelled(labels)} ",)
     buckets = (
-        f"{name}_bucket{_labelled({**labels, 'le': floatToGoString(bound)})} "
+        f"{name}_bucket{_labelled({**labels, 'le': _text(bound)})} "
         for bound in metric._upper_bounds
     )
     return (*buckets, f"{name}_count{_labelled(labels)} ", f"{name}_sum{_labelled(labels)} ")
 
 
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
 def _labelled(labels: dict[str, str]) -> str:
     if not labels:
         return ""
-    pairs = (f'{name}="{_escape(text, ALLOWUTF8, False)}"' for name, text in sorted(labels.items()))
+    pairs = (f'{name}="{_escaped(text)}"' for name, text in sorted(labels.items()))
     return "{" + ",".join(pairs) + "}"
 
 
 @lru_cache(maxsize=4_096)  # most buckets of a scrape have a count that another has too
 def _number(value: float) -> str:
-    return f"{floatToGoString(value)}\n"
+    return f"{_text(value)}\n"
+
+
+def _text(value: float) -> str:
+    text: str = floatToGoString(value)  # type: ignore[no-untyped-call]  # it has no annotations
+    return text

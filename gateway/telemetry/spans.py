@@ -10,6 +10,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import (
     NonRecordingSpan,
     SpanContext,
@@ -54,7 +55,7 @@ class Spans:
     def sampled(self, trace_id: str) -> bool:
         """Return whether a trace that begins here is told (OTEL_TRACES_SAMPLER)."""
         result = self._provider.sampler.should_sample(None, int(trace_id, 16), SCOPE)
-        return result.decision.is_sampled()
+        return result.decision is Decision.RECORD_AND_SAMPLE
 
     def tell(self, facts: RequestFacts) -> None:
         """Make a request's spans; none of a trace that isn't sampled."""
