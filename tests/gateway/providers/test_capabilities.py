@@ -6,16 +6,13 @@ from typing import Any
 
 import pytest
 
-from gateway.clock import SystemClock
 from gateway.providers.capabilities import KINDS, OF_KIND, capabilities_of
 from gateway.providers.outcomes import Cancelled, Completed, Failed, Rejected, Unknown
-from gateway.providers.simulator import SimulatorProvider
 from gateway.schemas import matches_schema
 from gateway.submission import Parameters
-from tests import policy_factories as make
 from tests.faults.plan import Plan
 from tests.gateway.providers.calls import call, kserve_route, route
-from tests.gateway.providers.upstream import BRIEF, against, ended, whole
+from tests.gateway.providers.upstream import BRIEF, against, ended, simulated, whole
 
 OVER_HTTP = ("openai", "kserve")
 TOOLS = json.dumps([{"type": "function", "function": {"name": "weigh"}}])
@@ -164,20 +161,6 @@ def test_prv_4_a_route_has_snapshots_where_the_matrix_says_so(kind):
     watched, seen = against(scenario, kind=kind, kv_tokens=1_000)
     assert (bare.snapshots, nothing) == ("none", None)
     assert watched.snapshots == "with_age" and seen.observed_at_us > 0
-
-
-def simulated(scenario):
-    async def run():
-        declared = make.route(address="sim:llama-3.1-8b-rtx4090")
-        provider = SimulatorProvider(
-            [declared], clock=SystemClock(), time_scale=1_000.0, first_revision=lambda _: 1
-        )
-        try:
-            return await scenario(provider, declared)
-        finally:
-            await provider.close()
-
-    return asyncio.run(run())
 
 
 def test_prv_4_the_simulator_is_as_its_row_says():

@@ -1,21 +1,17 @@
 """PRV-3: a provider that can be asked what became of a request says it, and nothing is assumed."""
 
-import asyncio
 import json
 
 import pytest
 
-from gateway.clock import SystemClock
 from gateway.providers import simulator as module
 from gateway.providers.openai_status import chat_outcome, response_outcome
 from gateway.providers.outcomes import Cancelled, Completed, Failed, Unknown
-from gateway.providers.simulator import SimulatorProvider
 from ledger.rates import Usage
 from ledger.usage import convention_of
-from tests import policy_factories as make
 from tests.faults.plan import Plan
 from tests.gateway.providers.calls import call
-from tests.gateway.providers.upstream import against, whole
+from tests.gateway.providers.upstream import against, simulated, whole
 
 CHAT = convention_of("openai-chat")
 
@@ -153,20 +149,6 @@ def test_without_an_end_and_whole_counts_a_chat_completion_stays_unknown(body):
 def test_a_response_has_the_end_that_its_status_states(body, kind):
     told = response_outcome(body)
     assert (None if told is None else type(told)) is kind
-
-
-def simulated(scenario):
-    async def run():
-        route = make.route(address="sim:llama-3.1-8b-rtx4090")
-        provider = SimulatorProvider(
-            [route], clock=SystemClock(), time_scale=1_000.0, first_revision=lambda _: 1
-        )
-        try:
-            return await scenario(provider, route)
-        finally:
-            await provider.close()
-
-    return asyncio.run(run())
 
 
 def test_prv_3_the_simulator_can_always_be_asked_by_its_id_or_the_attempts():

@@ -7,7 +7,9 @@ from gateway.clock import SystemClock
 from gateway.providers.kserve import KServeProvider
 from gateway.providers.openai import OpenAIProvider, Patience
 from gateway.providers.outcomes import Outcome
+from gateway.providers.simulator import SimulatorProvider
 from ledger.rates import Usage
+from tests import policy_factories as make
 from tests.faults.plan import Plan, text_of
 from tests.faults.server import FaultServer
 from tests.gateway.providers.calls import call, kserve_route, route
@@ -57,6 +59,22 @@ def against(
                 return await scenario(Upstream(server, provider, declared))
             finally:
                 await provider.close()
+
+    return asyncio.run(run())
+
+
+def simulated(scenario):
+    """Run a scenario with the simulator as a provider, and its route."""
+
+    async def run():
+        declared = make.route(address="sim:llama-3.1-8b-rtx4090")
+        provider = SimulatorProvider(
+            [declared], clock=SystemClock(), time_scale=1_000.0, first_revision=lambda _: 1
+        )
+        try:
+            return await scenario(provider, declared)
+        finally:
+            await provider.close()
 
     return asyncio.run(run())
 
