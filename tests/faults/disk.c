@@ -6,7 +6,7 @@
  *   2 errno of a write once                 3 so many bytes were written since it was set
  *   4 nanoseconds that the wall clock is off
  *   5 whether what isn't synced yet is kept in FAULT_CONTROL.undo.0 (ledger) and .1 (-wal)
- *   6 fsyncs seen                           7 writes seen
+ *   6 fsyncs of the log begun               7 fsyncs of the ledger's file begun
  * An undo entry is: offset, size of the file before, bytes replaced, bytes written (each a 64-bit
  * integer), then the replaced bytes and the written ones. Synced, a file has no entries any more.
  */
@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FSYNC_ERRNO, FSYNC_DELAY_US, WRITE_ERRNO, WRITE_AFTER, CLOCK_NS, UNDO, FSYNCS, WRITES };
+enum { FSYNC_ERRNO, FSYNC_DELAY_US, WRITE_ERRNO, WRITE_AFTER, CLOCK_NS, UNDO, LOG_FSYNCS, FILE_FSYNCS };
 
 static volatile int64_t *control;
 static char ledger[PATH_MAX], wal[PATH_MAX + 8];
@@ -94,7 +94,6 @@ ssize_t pwrite64(int descriptor, const void *data, size_t size, off64_t offset) 
     int which = watched(descriptor);
     if (which < 0) return real_pwrite(descriptor, data, size, offset);
     pthread_mutex_lock(&lock);
-    control[WRITES]++;
     size_t room = size;
     if (control[WRITE_ERRNO]) {
         if (control[WRITE_AFTER] < (int64_t)size) room = control[WRITE_AFTER];
@@ -132,7 +131,7 @@ int ftruncate(int descriptor, off_t length) { return ftruncate64(descriptor, len
 static int synced(int descriptor, int (*real)(int)) {
     int which = watched(descriptor);
     if (which < 0) return real(descriptor);
-    control[FSYNCS]++;
+    control[which ? LOG_FSYNCS : FILE_FSYNCS]++;
     if (control[FSYNC_DELAY_US]) usleep(control[FSYNC_DELAY_US]);
     if (control[FSYNC_ERRNO]) {
         errno = control[FSYNC_ERRNO];

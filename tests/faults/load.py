@@ -11,8 +11,8 @@ import aiohttp
 from tests.faults.rig import TENANTS, Rig
 from tests.system.crowd import PROMPT
 
-CLIENTS = 8
-PAUSE_S = 0.08  # of a client between two exchanges, on average
+CLIENTS = 12
+PAUSE_S = 0.03  # of a client between two exchanges, on average
 PATIENCE_S = 45.0  # no exchange may take longer, whatever breaks
 DEADLINES_MS = (800, 2_000, 8_000)
 
@@ -44,8 +44,12 @@ class Load:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._stop.set()
+        self.stop()
         await asyncio.gather(*self._tasks)
+
+    def stop(self) -> None:
+        """Begin no further exchange."""
+        self._stop.set()
 
     async def seen(self, bits: int, limit_s: float = 10.0) -> None:
         """Return once clients have seen so much, in the middle of their answers."""

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import signal
+import time
 from random import Random
 
 from tests.faults import disk as words
@@ -12,6 +13,8 @@ from tests.faults.rig import Rig
 
 FAULT_S = 0.6
 SLOW_US = (20_000, 120_000)
+SYNC_TAKES_US = 400_000
+SYNC_COMES_S = 3.0
 HOUR_NS = 3_600 * 10**9
 
 
@@ -71,24 +74,37 @@ async def killed_in_fsync(rig: Rig, load: Load, chance: Random) -> None:
 
 
 async def power_loss(rig: Rig, load: Load, chance: Random) -> None:
-    """Killed, and every write that wasn't synced is gone."""
-    await _lose(rig, load, chance, None)
+    """The power goes while a commit is being synced: what wasn't synced is gone."""
+    await load.seen(chance.randint(1, 120))
+    await _lose(rig, words.LOG_FSYNCS, None)
 
 
 async def power_loss_torn(rig: Rig, load: Load, chance: Random) -> None:
-    """Killed, and of the writes that weren't synced any are gone and any are torn."""
-    await _lose(rig, load, chance, chance)
-
-
-async def _lose(rig: Rig, load: Load, chance: Random, which: Random | None) -> None:
-    _disk(rig).set(words.FSYNC_DELAY_US, chance.choice((0, 3_000, 30_000)))
+    """The same, where of the writes that weren't synced any are gone and any are torn."""
     await load.seen(chance.randint(1, 120))
-    await asyncio.sleep(chance.random() * 0.05)
+    await _lose(rig, words.LOG_FSYNCS, chance)
+
+
+async def power_loss_in_checkpoint(rig: Rig, load: Load, chance: Random) -> None:
+    """The power goes while the log is copied into the ledger's file, page by page."""
+    await load.seen(chance.randint(60, 400))
+    load.stop()  # the log is copied when the server is idle
+    await _lose(rig, words.FILE_FSYNCS, chance.choice((None, chance)))
+
+
+async def _lose(rig: Rig, word: int, which: Random | None) -> None:
+    """Kill in the middle of the next sync of a file, where one comes in time."""
+    disk = _disk(rig)
+    disk.set(words.FSYNC_DELAY_US, SYNC_TAKES_US)
+    begun, ends = disk.get(word), time.monotonic() + SYNC_COMES_S
+    while disk.get(word) == begun and time.monotonic() < ends:
+        await asyncio.sleep(0.005)
     rig.kill()
-    writes, lost = _disk(rig).lose_power(which)
+    writes, lost = disk.lose_power(which)
     rig.note("unsynced writes at a loss of power", writes)
     rig.note("of them lost", lost)
-    _disk(rig).well()
+    rig.note("losses of power in the middle of a sync", int(disk.get(word) != begun))
+    disk.well()
     rig.start()
 
 
@@ -117,5 +133,5 @@ async def clock_behind_after_restart(rig: Rig, load: Load, chance: Random) -> No
 
 KINDS = (
     disk_full, write_fails, fsync_fails, fsync_slow, fsync_fails_then_killed, killed_in_fsync,
-    power_loss, power_loss_torn, clock_jumps, clock_behind_after_restart,
+    power_loss, power_loss_torn, power_loss_in_checkpoint, clock_jumps, clock_behind_after_restart,
 )  # fmt: skip

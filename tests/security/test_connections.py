@@ -1,0 +1,176 @@
+"""How much a connection may take: head, body, time, unread answers, descriptors (SEC-3)."""
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+import uvicorn
+
+from gateway import connections
+from gateway.connections import (
+    DESCRIPTORS_KEPT,
+    HEAD_LIMIT_BYTES,
+    GuardedProtocol,
+    connections_limit,
+)
+from tests.security.raw import LAST, statuses, turned_away
+from tests.server import Server
+
+LIMIT_S = 30  # that a test hangs, not how fast it is
+HEAD = b"GET /healthz HTTP/1.1\r\nhost: test\r\n"
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        HEAD + b"x-bomb: " + b"b" * 500_000,
+        HEAD + b"x-bomb: b\r\n" * 50_000,
+        b"GET /healthz?" + b"b" * 500_000,
+        HEAD + b"x-bomb: " + b"b" * HEAD_LIMIT_BYTES + b"\r\n\r\n",
+    ],
+    ids=["one header", "many headers", "a URL", "a whole head"],
+)
+def test_a_head_over_its_limit_is_refused_not_kept_and_counted(server: Server, bomb: bytes):
+    before = turned_away(server, "HEAD_TOO_LARGE")
+    assert statuses(server, bomb) in ([431], [])
+    assert turned_away(server, "HEAD_TOO_LARGE") == before + 1
+
+
+def test_a_head_within_its_limit_is_read(server: Server):
+    head = HEAD + b"x-long: " + b"b" * (HEAD_LIMIT_BYTES - 1_000) + b"\r\n\r\n"
+    assert statuses(server, head + LAST) == [200, 200]
+
+
+def test_what_is_no_request_is_counted(server: Server):
+    before = turned_away(server, "INVALID_HTTP")
+    assert statuses(server, b"\x00\r\n\r\n") == [400]
+    assert turned_away(server, "INVALID_HTTP") == before + 1
+
+
+def test_the_ledgers_files_find_a_descriptor_however_many_connect():
+    assert connections_limit(20_000) == 20_000 - DESCRIPTORS_KEPT
+    assert connections_limit(1_024) == 512
+
+
+async def answering(scope, receive, send):
+    """Reads the body, and answers with as many kilobytes as the path says."""
+    if scope["type"] == "lifespan":
+        return
+    while (await receive()).get("more_body"):
+        pass
+    size = int(scope["path"].strip("/") or 0) << 10
+    headers = [(b"content-length", str(size).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for _ in range(size >> 14):
+        await send({"type": "http.response.body", "body": bytes(1 << 14), "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@contextlib.asynccontextmanager
+async def guarded(limit: int = 100):
+    """A small server behind the guarded protocol: its port, and an event of its first hang-up."""
+    lost = asyncio.Event()
+
+    class Small(GuardedProtocol):
+        connections_limit = limit
+
+        def connection_lost(self, exc):
+            super().connection_lost(exc)
+            lost.set()
+
+    config = uvicorn.Config(answering, http=Small, lifespan="off", log_config=None, ws="none")
+    config.load()
+    state = uvicorn.Server(config).server_state
+    loop = asyncio.get_running_loop()
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = await loop.create_server(lambda: Small(config, state, {}, loop), sock=listening)
+    port = listening.getsockname()[1]
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            yield port, lost
+    finally:
+        server.close()
+
+
+async def connect(port: int):
+    return await asyncio.open_connection("127.0.0.1", port)
+
+
+async def said_until_hung_up(reader: asyncio.StreamReader) -> bytes:
+    with contextlib.suppress(ConnectionError):
+        return await reader.read(1 << 20)
+    return b""
+
+
+@pytest.fixture
+def _impatient(monkeypatch):
+    for name in ("HEAD_SECONDS", "MESSAGE_SECONDS", "UNREAD_SECONDS"):
+        monkeypatch.setattr(connections, name, 0.05)
+
+
+ASK = b"GET / HTTP/1.1\r\nhost: test\r\n\r\n"
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"", b""),
+        (b"\r\n\r\n", b""),
+        (b"GET / HT", b"HTTP/1.1 408"),
+        (b"GET / HTTP/1.1\r\nhost: te", b"HTTP/1.1 408"),
+        (b"POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 9\r\n\r\nhalf", b"HTTP/1.1 408"),
+    ],
+    ids=["nothing", "empty lines", "half a line", "half a head", "half a body"],
+)
+def test_a_request_that_never_becomes_whole_is_hung_up_on(sent: bytes, status: bytes):
+    async def run():
+        async with guarded() as (port, _):
+            reader, writer = await connect(port)
+            writer.write(sent)
+            assert (await said_until_hung_up(reader))[:12] == status
+            writer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("after", [b"\r\n", b"GET / HTTP/1.1\r\nho"])
+def test_so_is_one_after_others_that_were_whole(after: bytes):
+    async def run():
+        async with guarded() as (port, _):
+            reader, writer = await connect(port)
+            for _ in range(2):
+                writer.write(ASK)
+                assert b"200" in await reader.readuntil(b"\r\n\r\n")
+            writer.write(after)
+            await said_until_hung_up(reader)
+            writer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_an_answer_that_nobody_reads_is_given_up():
+    async def run():
+        async with guarded() as (port, lost):
+            with contextlib.closing(socket.create_connection(("127.0.0.1", port))) as reader:
+                reader.sendall(ASK.replace(b" / ", b" /64000 "))
+                await lost.wait()
+
+    asyncio.run(run())
+
+
+def test_connections_over_the_limit_are_refused_and_those_within_it_served():
+    async def run():
+        async with guarded(limit=2) as (port, _):
+            first, second, third = [await connect(port) for _ in range(3)]
+            assert (await said_until_hung_up(third[0]))[:12] == b"HTTP/1.1 503"
+            for reader, writer in (first, second):
+                writer.write(ASK)
+                assert b"200" in await reader.readuntil(b"\r\n\r\n")
+            for _, writer in (first, second, third):
+                writer.close()
+
+    asyncio.run(run())
