@@ -127,6 +127,8 @@ class Desk:
             session_id=submission.session_id,
             key_id=submission.caller.key_id,
             tags=submission.tags,
+            ttft_objective_us=submission.ttft_objective_us,
+            tpot_objective_us=submission.tpot_objective_us,
         )
 
     def consider(self, request: InferenceRequest, now_us: int) -> Considered:

@@ -257,4 +257,6 @@ def _receipt(
         tags_json=orjson.dumps(dict(request.tags)).decode() if request.tags else "{}",
         usage_convention=outcome.usage_convention if outcome else None,
         usage_json=meters_json(usage.meters) if usage else None,
+        ttft_objective_us=request.ttft_objective_us,
+        tpot_objective_us=request.tpot_objective_us,
     )

@@ -70,6 +70,8 @@ class Submission:
     deadline_ms: int | None = None
     patience_ms: int | None = None  # the caller is gone after it: bounds a deadline by default
     max_cost_pico: int | None = None
+    ttft_objective_us: int | None = None
+    tpot_objective_us: int | None = None
     priority: Priority = "interactive"
     user_path: UserPath = "interactive"
     task_type: str = "chat"

@@ -37,6 +37,8 @@ class Asked:
     max_cost_pico: int | None = None
     max_input_tokens: int | None = None
     max_total_tokens: int | None = None
+    ttft_objective_us: int | None = None
+    tpot_objective_us: int | None = None
     priority: Priority = "interactive"
     user_path: UserPath = "interactive"
     task_type: str = "chat"
@@ -123,6 +125,17 @@ def _cost_pico(text: str) -> int | None:
     return pico if pico <= INT64_MAX else None
 
 
+def _objective_us(text: str) -> int | None:
+    """Returns a duration in µs of milliseconds with at most three places; none of it is zero."""
+    if not _DECIMAL.fullmatch(text):
+        return None
+    try:
+        duration_us = parse_scaled(text, 3)
+    except ValueError:  # finer than a microsecond
+        return None
+    return duration_us if 0 < duration_us <= DEADLINE_LIMIT_MS * 1_000 else None
+
+
 def _share_milli(text: str) -> int | None:
     if not _DECIMAL.fullmatch(text):
         return None
@@ -150,6 +163,7 @@ def _one_of(choices: tuple[str, ...]) -> Callable[[str], str | None]:
 
 
 _WHOLE_TOKENS = f"a whole number of tokens, at most {TOKENS_LIMIT}"
+_OBJECTIVE = "a number of milliseconds above 0 with at most 3 places"
 _NAME_LIST = (
     f"1 to {LIST_LIMIT} names separated by commas, each of at most 64 letters, digits and . _ : / -"
 )
@@ -169,6 +183,8 @@ _READINGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     ),
     "max-input-tokens": ("max_input_tokens", _integer(TOKENS_LIMIT), _WHOLE_TOKENS),
     "max-total-tokens": ("max_total_tokens", _integer(TOKENS_LIMIT), _WHOLE_TOKENS),
+    "slo-ttft-ms": ("ttft_objective_us", _objective_us, _OBJECTIVE),
+    "slo-tpot-ms": ("tpot_objective_us", _objective_us, _OBJECTIVE),
     "priority": (
         "priority",
         _one_of(get_args(Priority)),

@@ -93,6 +93,7 @@ def receipt_json(
         f"{name}_ms": milliseconds(getattr(receipt, f"itl_{name}_us"))
         for name in ("mean", "p50", "p95", "max")
     }
+    shown["objectives"] = _objectives(receipt)
     shown["deadline_ms"] = milliseconds(receipt.deadline_us)
     shown["cost"] = _cost_json(receipt, currency)
     shown |= {
@@ -108,6 +109,25 @@ def receipt_json(
         "entry_hash": entry_hash.hex(),
     }
     return shown
+
+
+def _objectives(receipt: Receipt) -> dict[str, Any] | None:
+    """Returns the caller's own objectives and whether they were met; None where it had none.
+
+    Of an answer without a token, or of a single one, it isn't known: null.
+    """
+    asked = (
+        ("ttft", receipt.ttft_objective_us, receipt.first_token_us),
+        ("tpot", receipt.tpot_objective_us, receipt.itl_mean_us),
+    )
+    if all(objective_us is None for _, objective_us, _ in asked):
+        return None
+    found: dict[str, Any] = {}
+    for name, objective_us, measured_us in asked:
+        known = objective_us is not None and measured_us is not None
+        found[f"{name}_ms"] = milliseconds(objective_us)
+        found[f"{name}_met"] = measured_us <= objective_us if known else None
+    return found
 
 
 def filed_json(

@@ -60,6 +60,13 @@ class ItlShape(Shape):
     max_ms: Milliseconds
 
 
+class ObjectivesShape(Shape):
+    ttft_ms: Milliseconds
+    ttft_met: bool | None
+    tpot_ms: Milliseconds
+    tpot_met: bool | None
+
+
 class ReceiptShape(Shape):
     request_id: str
     revision: int
@@ -102,6 +109,7 @@ class ReceiptShape(Shape):
     e2e_ms: Milliseconds
     cancel_ack_ms: Milliseconds
     itl: ItlShape
+    objectives: ObjectivesShape | None
     deadline_ms: Milliseconds
     cost: CostShape
     attempts: int

@@ -63,6 +63,8 @@ def submission(caller: Caller, wanted: ChatRequest, asked: Asked) -> Submission:
         max_total_tokens=asked.max_total_tokens,
         deadline_ms=asked.deadline_ms,
         max_cost_pico=asked.max_cost_pico,
+        ttft_objective_us=asked.ttft_objective_us,
+        tpot_objective_us=asked.tpot_objective_us,
         priority=asked.priority,
         user_path=asked.user_path,
         task_type=asked.task_type,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from gateway.policy import canary, candidates, fallback, limits
+from gateway.policy import canary, candidates, fallback, limits, objectives
 from gateway.policy.caps import Caps
 from gateway.policy.estimates import Scale, Weighing
 from gateway.policy.filters import Bounds, Filter, awake, has_all, sift
@@ -34,7 +34,8 @@ def decide(
     """Return whether, where and why the request runs; equal values give equal bytes (ADM-2).
 
     Steps 2 to 7 of ADM-1 in their order: token caps, the tenant's slots, rates and money, then
-    the candidates through every hard filter, then the policy's order among those left. `routes`
+    the candidates through every hard filter, then the policy's order among those left, of which
+    those that meet the caller's own objectives come first. `routes`
     are the policy's, in any order; the deadline in the budget is what remains of it. A rejection
     before the candidates were looked at has none.
 
@@ -82,13 +83,13 @@ def _decide(
             broke = limits.over_tenant_budget(context.tenant, cheapest)
             return _rejected(case, "TENANT_BUDGET_EXHAUSTED", broke)
     filters = awake(bounds, weighed)
-    if not filters and table.routes:
+    if not filters and table.routes and not objectives.asked(request):
         place, order = first_place(policy.ordering, weighed)
         return _accepted(case, bounds, weighed.one(place), order, tuple(weighed.candidates))
     weighings = weighed.all()
     left, fell, emptied = sift(bounds, weighings, filters)
     if left:
-        winner, order = first(policy.ordering, left)
+        winner, order = first(policy.ordering, objectives.preferred(request, left))
         return _accepted(case, bounds, winner, order, candidates.primaries(weighings, fell))
     found = fallback.search(
         scale,
@@ -198,6 +199,9 @@ def _accepted(
     reasons.append("DEADLINE_FIT")
     if bounds.cost_applies:
         reasons.append("COST_FIT")
+    if objectives.asked(case.request):
+        met = objectives.meets(case.request, winner)
+        reasons.append(objectives.MET if met else objectives.MISSED)
     reasons.append(order)
     if reached is not None:
         reasons.append(f"FALLBACK_{reached.reason.upper()}")

@@ -66,6 +66,8 @@ class InferenceRequest(Value, frozen=True, kw_only=True):
     key_id: str = ""
     tags: tuple[tuple[str, str], ...] = ()
     counted_by: Literal["tokenizer", "trace"] = "tokenizer"
+    ttft_objective_us: int | None = None  # the caller's wish: preferred, never a reason to refuse
+    tpot_objective_us: int | None = None  # time per output token after the first
 
 
 class PredictionBucket(Value, frozen=True, kw_only=True):

@@ -114,11 +114,13 @@ class Receipt(Record, frozen=True, kw_only=True):
     """What one request was, got and cost (SPEC 9). Its prev_hash is the entry_hash of seq - 1."""
 
     TABLE: ClassVar[str] = "receipt"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     SINCE: ClassVar[dict[str, int]] = {
         "usage_convention": 2,
         "usage_json": 2,
         "cost_other_pico": 2,
+        "ttft_objective_us": 3,
+        "tpot_objective_us": 3,
     }
     UNIQUE: ClassVar[Unique] = (("request_id", "revision"),)
     INDEXES: ClassVar[Indexes] = (
@@ -187,6 +189,8 @@ class Receipt(Record, frozen=True, kw_only=True):
     usage_convention: str | None = None  # ledger.usage: how a provider's count is read; null: ours
     usage_json: str | None = None  # tokens of further meters, {"reasoning":20}; null where none
     cost_other_pico: int = 0  # of further meters; the other components hold none of it
+    ttft_objective_us: int | None = None  # what its caller wished for
+    tpot_objective_us: int | None = None  # per output token after the first
 
 
 class TraceEvent(Record, frozen=True, kw_only=True):
