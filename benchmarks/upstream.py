@@ -4,7 +4,6 @@
 the project, so that it starts at once and costs next to nothing. Its answer is `max_tokens` pieces
 of text: one body, or a stream of a chunk each, a finish, usage where asked for, and [DONE].
 `PUT /pace/20000` has streams send a chunk each 20,000 µs from then on; 0, all of it in one write.
-`GET /counts` tells how many answers were begun, and how many were broken off by their caller.
 """
 
 import asyncio
@@ -98,7 +97,6 @@ class State:
         self.shapes: dict[int, Shapes] = {}
         self.pace_s = 0.0
         self.begun = 0
-        self.broken_off = 0
 
     def of(self, tokens: int) -> Shapes:
         found = self.shapes.get(tokens)
@@ -122,7 +120,6 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, problem: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._state.broken_off += 1
 
     def data_received(self, data: bytes) -> None:
         data = self._unread + data if self._unread else data
@@ -146,9 +143,6 @@ class Connection(asyncio.Protocol):
         elif method == b"PUT" and path.startswith(b"/pace/"):
             self._state.pace_s = int(path[6:]) / 1e6
             self._transport.write(_whole(b"{}"))
-        elif path == b"/counts":
-            counts = (self._state.begun, self._state.broken_off)
-            self._transport.write(_whole(b'{"begun":%d,"broken_off":%d}' % counts))
         elif method == b"GET" and path in TOLD:
             self._transport.write(_whole(TOLD[path]))
         else:

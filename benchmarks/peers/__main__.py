@@ -22,8 +22,11 @@ VAR = ROOT / "var" / "bench"
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--peers", nargs="*", default=[peer.key for peer in PEERS], metavar="KEY")
-    parser.add_argument("--short", action="store_true", help="seconds, without peers; CI's form")
+    known = [peer.key for peer in PEERS]
+    parser.add_argument(
+        "--peers", nargs="*", choices=known, metavar="KEY", help=f"of {', '.join(known)}; else all"
+    )
+    parser.add_argument("--short", action="store_true", help="a smoke test: seconds, and no peer")
     parser.add_argument("--nice", type=int, default=0, help="the priority of all that is measured")
     parser.add_argument("--docs", type=Path, help="the folder of benchmarks.md; else nothing there")
     parser.add_argument("--from", dest="source", type=Path, help="a run's JSON: only told again")
@@ -47,7 +50,10 @@ def main() -> None:
 
 def measure(options: argparse.Namespace) -> Results:
     loads, rounds = (SHORT, 1) if options.short else (FULL, options.rounds)
-    keys = (OURS, SIMULATED, *(() if options.short else options.peers))
+    named = options.peers
+    if named is None:
+        named = [] if options.short else [peer.key for peer in PEERS]
+    keys = (OURS, SIMULATED, *named)
     with tempfile.TemporaryDirectory(dir=VAR) as folder:
         run = Comparison(Path(folder), loads, rounds, options.nice)
         return uvloop.run(run.run(keys, before=not options.short))

@@ -193,5 +193,5 @@ def _books(results: Results) -> Iterator[str]:
         yield (
             f"- {title}: {each.sent:,} requests sent, {each.receipts:,} receipts "
             f"({each.completed:,} completed), {each.bytes_each:,} bytes of ledger a request: "
-            f"{verdict}. `verify_ledger --at-rest`: {each.verified}"
+            f"{verdict}. Verified at rest: {each.verified}"
         )

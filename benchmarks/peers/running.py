@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import http.client
-import json
+import sys
 import time
 import urllib.request
 from dataclasses import dataclass, replace
@@ -14,6 +14,7 @@ from benchmarks.peers.processes import Group, machine_cpu_s, own_cpu_s
 from benchmarks.peers.summing import cell
 from benchmarks.peers.values import Cell, Load
 
+UPSTREAM_SCRIPT = Path(__file__).resolve().parents[1] / "upstream.py"
 START_SECONDS = 120.0
 POLL_SECONDS = 0.02
 ASK_SECONDS = 5.0
@@ -122,17 +123,10 @@ def set_pace(upstream_port: int, pace_us: int) -> None:
         response.read()
 
 
-def begun(upstream_port: int) -> int:
-    """Return how many answers the upstream has begun."""
-    with urllib.request.urlopen(
-        f"http://127.0.0.1:{upstream_port}/counts", timeout=ASK_SECONDS
-    ) as response:
-        return int(json.load(response)["begun"])
-
-
-def start_upstream(folder: Path, python: str, script: Path, port: int) -> Group:
+def start_upstream(folder: Path, port: int) -> Group:
+    """Start the upstream; its log is in the folder."""
     return Group(
-        [python, "-P", str(script), str(port)],
+        [sys.executable, "-P", str(UPSTREAM_SCRIPT), str(port)],
         log=folder / "upstream.log",
         environment={},
         folder=folder,
