@@ -50,17 +50,22 @@ POLICIES: dict[str, Callable[[], Route]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What is replayed on what. `policy` names an entry of `POLICIES`."""
+    """What is replayed on what.
+
+    `policy` names an entry of `POLICIES`, or `routing`, which makes a routing callable for the
+    scenario.
+    """
 
     trace: Trace
     profile: Profile
     replicas: int = 1
     policy: str = "least-loaded"
+    routing: Callable[[Scenario], Route] | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.replicas <= MAX_REPLICAS:
             raise ValueError(f"replicas must be between 1 and {MAX_REPLICAS}")
-        if self.policy not in POLICIES:
+        if self.routing is None and self.policy not in POLICIES:
             raise ValueError(f"no policy {self.policy!r}; there are {', '.join(POLICIES)}")
         if len(self.trace) == 0:
             raise ValueError("the trace holds no requests")
@@ -161,7 +166,8 @@ def replay(scenario: Scenario, progress: Callable[[float], None] | None = None) 
         prefix_cache=profile.replica.prefix_cache or bool(trace.shared_prefix_tokens.any()),
         priority_scheduling=profile.replica.priority_scheduling or bool(trace.priority.any()),
     )
-    route = POLICIES[scenario.policy]()
+    routing = scenario.routing
+    route = POLICIES[scenario.policy]() if routing is None else routing(scenario)
     if progress is not None:
         route = _reporting(route, len(trace), progress)
     fleet = Fleet(

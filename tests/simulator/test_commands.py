@@ -54,6 +54,11 @@ def test_simulate_prints_a_table_and_says_that_it_is_uncalibrated(trace):
     assert err == ""
 
 
+def test_the_gateways_own_policy_can_be_asked_about(trace):
+    out, _ = run("simulate", trace, "--policy", "gateway")
+    assert out.splitlines()[-1].split()[1] == "gateway"
+
+
 def test_a_sweep_answers_how_many_replicas_and_writes_page_and_numbers(trace, tmp_path):
     page, numbers = tmp_path / "report.html", tmp_path / "report.json"
     out, _ = run(

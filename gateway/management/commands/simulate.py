@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.management.progress import progress_bar
+from gateway.simulated_policy import NAME, admission
 from simulator.calibration_file import read_calibration
 from simulator.capacity import MAX_SWEEP, Target, caveats, fewest, sweep
 from simulator.profiles import DEFAULT_PROFILE, PROFILES, Profile, profile
@@ -56,7 +57,7 @@ class Command(BaseCommand):
             "--profile", default=DEFAULT_PROFILE, help=", ".join(p.key for p in PROFILES)
         )
         parser.add_argument("--calibration", type=Path, help="a file that calibrate wrote")
-        parser.add_argument("--policy", default="least-loaded", help=", ".join(POLICIES))
+        parser.add_argument("--policy", default="least-loaded", help=", ".join((*POLICIES, NAME)))
         parser.add_argument("--scale", type=float, default=1.0, help="times the trace's rate")
         parser.add_argument(
             "--ttft-p99-ms", type=float, help="target: fewest replicas that meet it"
@@ -82,6 +83,7 @@ class Command(BaseCommand):
             profile=_profile(options),
             replicas=counts[0],
             policy=options["policy"],
+            routing=admission if options["policy"] == NAME else None,
         )
         with progress_bar(self.stderr, "simulating") as progress:
             runs = sweep(scenario, counts, progress)
