@@ -38,7 +38,7 @@ def main() -> None:
     if options.growth:
         from benchmarks.peers import growing
 
-        growing.main(VAR, options.growth, options.rounds, options.docs)
+        growing.main(VAR, options.growth, options.rounds, options.nice, options.docs)
         return
     if options.source:
         results = msgspec.json.decode(options.source.read_bytes(), type=Results)

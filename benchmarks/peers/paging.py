@@ -41,16 +41,16 @@ def figures(results: Results) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def replaced(page: str, block: str) -> str:
-    """Return a page with what stands between the marks replaced.
+def replaced(page: str, block: str, begins: str = BEGINS, ends: str = ENDS) -> str:
+    """Return a page with what stands between two marks replaced.
 
     Raises ValueError where the page lacks one of them.
     """
-    head, begins, rest = page.partition(BEGINS)
-    _, ends, tail = rest.partition(ENDS)
-    if not begins or not ends:
-        raise ValueError(f"the page has no lines {BEGINS} and {ENDS}")
-    return f"{head}{BEGINS}\n\n{block}\n\n{ENDS}{tail}"
+    head, has_begin, rest = page.partition(begins)
+    _, has_end, tail = rest.partition(ends)
+    if not has_begin or not has_end:
+        raise ValueError(f"the page has no lines {begins} and {ends}")
+    return f"{head}{begins}\n\n{block}\n\n{ends}{tail}"
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
