@@ -13,6 +13,8 @@ EVERYTHING = {
     "x-max-cost-units": "0.0036",
     "x-max-input-tokens": "8192",
     "x-max-total-tokens": "9000",
+    "x-slo-ttft-ms": "500",
+    "x-slo-tpot-ms": "12.5",
     "x-priority": "batch",
     "x-user-path": "evaluation",
     "x-task-type": "summarise",
@@ -27,6 +29,8 @@ ASKED = Asked(
     max_cost_pico=3_600_000_000,
     max_input_tokens=8_192,
     max_total_tokens=9_000,
+    ttft_objective_us=500_000,
+    tpot_objective_us=12_500,
     priority="batch",
     user_path="evaluation",
     task_type="summarise",
@@ -50,6 +54,12 @@ def test_headers_and_metadata_say_the_same():
 
 def test_what_is_left_out_is_left_to_the_defaults():
     assert read_budget({}, {}) == Asked()
+
+
+@pytest.mark.parametrize("text", ["0", "0.000", "-1", "1.0001", "1e3", "soon", "", "999999999999"])
+def test_an_objective_that_is_no_duration_is_refused_by_name(text):
+    problem = read_budget({"x-slo-ttft-ms": text}, {})
+    assert isinstance(problem, Problem) and problem.param == "x-slo-ttft-ms"
 
 
 def test_a_header_wins_over_metadata_and_unknown_names_are_left_alone():

@@ -23,7 +23,7 @@ from tests.policy_factories import (
 )
 
 CORPUS_CASES = 3_000
-CORPUS_DIGEST = "2fdd6d55eeed407c30e21e6cc11614d486b573507f9925327c597c247614bf40"
+CORPUS_DIGEST = "360d08e69c2bab1d805c168b563acb4e84cf61249fdccd6b94a4588a18670ece"
 DECISIONS_DIGEST = {"policy-2": "bc40d51dad15e6e53e6963e93c9e34fe5cec11bc13b44af604f194abaac94f49"}
 """Of the revision of the deciding code, what it decides on the corpus."""
 
