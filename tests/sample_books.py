@@ -1,8 +1,10 @@
 """What the console's sample ledger has beside its requests: a fleet, drafts, and a month of books.
 
-`python -m tests.sample_books LEDGER` writes it, in a process of its own: operations need Django.
+`python -m tests.sample_books COUNT` makes the whole console of its environment, with that many
+requests, and prints its logins as JSON: in a process of its own, for operations need Django.
 """
 
+import json
 import os
 import sys
 import time
@@ -21,12 +23,14 @@ from gateway.policy.values import (
     Route,
     RoutePolicy,
 )
+from gateway.quota import Quota
 from ledger import records as r
 from ledger.rates import RateTable
 from tests import factories, policy_factories
-from tests.sample_console import RELEASE, TABLE
+from tests.sample_console import RELEASE, TABLE, fill
 
 MINUTE_US = 60_000_000
+SPAN_US = 9 * 60 * MINUTE_US  # of the requests, up to now
 SUITE = "assistant-core-2026-10"
 TOKENIZER = "o200k_base/chat-1"
 ADDRESS = "sim:llama-3.1-8b-rtx4090"
@@ -160,6 +164,30 @@ def _snapshots(now_us: int) -> list[r.Record]:
     ]  # fmt: skip
 
 
+def tenant_records(now_us: int) -> list[r.Record]:
+    """Three tenants with quotas and a key each, one of them with a revoked key too."""
+    quotas = {
+        "acme": Quota(
+            in_flight_limit=32, requests_per_minute=600, tokens_per_minute=900_000,
+            budget_pico=12 * 10**12, time_zone="Europe/Berlin",
+        ),
+        "borealis": Quota(in_flight_limit=16, budget_pico=2 * 10**11),
+        "cobalt-labs": Quota(in_flight_limit=8, requests_per_minute=120),
+    }  # fmt: skip
+    rows: list[r.Record] = []
+    for number, (name, quota) in enumerate(quotas.items(), start=1):
+        body = msgspec.json.encode(quota).decode()
+        at_us = now_us - (30 - number) * 24 * 60 * MINUTE_US
+        shared = {"tenant_id": name, "created_at_us": at_us, "created_by": "console:admin"}
+        rows += [
+            factories.tenant(tenant_id=name, body_json=body, changed_at_us=at_us),
+            factories.api_key(number, **shared, key_id=f"key_{name}", prefix=f"wb_{name[:4]}7"),
+        ]
+    lost = {"key_id": "key_acme_old", "prefix": "wb_acme1", "created_at_us": now_us}
+    gone = factories.api_key_revocation(9, key_id="key_acme_old", revoked_at_us=now_us)
+    return [*rows, factories.api_key(9, **lost), gone]
+
+
 def keep_books(ledger: Path) -> None:
     """September with one provider: eight requests, an invoice that differs, one run of it."""
     from gateway.operations.reconciliation import ImportInvoice
@@ -199,16 +227,45 @@ def _september(number: int, at_us: int, *, unknown: bool) -> list[r.Record]:
     return [decided, *holds, priced]
 
 
+def logins() -> dict[str, dict[str, str]]:
+    """A login of each role, named as it: its password, and the cookie of a session of it."""
+    from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+    from django.contrib.auth.models import User
+    from django.contrib.sessions.backends.db import SessionStore
+
+    from gateway.auth_roles import ROLES
+    from gateway.management.commands.create_operator import make_operator
+
+    passwords, sessions = {}, {}
+    for role in ROLES:
+        passwords[role] = make_operator(role, role)
+        user, session = User.objects.get(username=role), SessionStore()
+        session[SESSION_KEY] = str(user.pk)
+        session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+        session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+        session.create()
+        sessions[role] = session.session_key or ""
+    return {"passwords": passwords, "sessions": sessions}
+
+
 def main() -> None:
     import django
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
     django.setup()
+    from django.conf import settings
+    from django.core.management import call_command
+
     from tests.gateway.operations.books import append
 
-    ledger = Path(sys.argv[1])
-    append(ledger, fleet_records(time.time_ns() // 1_000))
+    for database in ("ledger", "default"):
+        call_command("migrate", database=database, verbosity=0, skip_checks=True)
+    ledger, now_us = Path(settings.WEIGHBRIDGE_DB), time.time_ns() // 1_000
+    fill(ledger, count=int(sys.argv[1]), end_us=now_us, span_us=SPAN_US)
+    append(ledger, fleet_records(now_us))
+    append(ledger, tenant_records(now_us))
     keep_books(ledger)
+    print(json.dumps(logins()))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ The receipts are seeded and end now, so that relative times show them. Kept unde
 nothing here touches `var/`.
 """
 
+import json
 import os
 import random
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -65,7 +67,26 @@ class Console:
 
     base_url: str
     passwords: dict[str, str]  # username (the role's name) -> password
+    sessions: dict[str, str]  # likewise -> the cookie of a login, which a test then need not do
     folder: Path
+
+    def receipt(self, condition: str) -> str:
+        """The path of the newest receipt of which the SQL holds."""
+        connection = sqlite3.connect(self.folder / "ledger.sqlite3")
+        (found,) = connection.execute(
+            f"SELECT request_id FROM receipt WHERE {condition} ORDER BY accepted_at_us DESC LIMIT 1"
+        ).fetchone()
+        connection.close()
+        return f"/receipts/{found}"
+
+    def run(self) -> str:
+        """The path of the newest run of a reconciliation."""
+        connection = sqlite3.connect(self.folder / "ledger.sqlite3")
+        (found,) = connection.execute(
+            "SELECT run_id FROM reconciliation ORDER BY ran_at_us DESC LIMIT 1"
+        ).fetchone()
+        connection.close()
+        return f"/reconciliation/{found}"
 
 
 def sample_records(number: int, at_us: int, dice: random.Random) -> list[r.Record]:
@@ -333,17 +354,9 @@ def _free_port() -> int:
 def running_console(folder: Path, *, count: int = 1_200) -> Iterator[Console]:
     """Migrate, fill and serve the console of `folder`; stops it at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    manage(folder, "migrate", "--database", "ledger")
-    manage(folder, "migrate")
-    now_us = time.time_ns() // 1000
-    fill(folder / "ledger.sqlite3", count=count, end_us=now_us, span_us=9 * 3_600_000_000)
-    python(folder, "-m", "tests.sample_books", str(folder / "ledger.sqlite3"))
-    passwords = {
-        role: manage(folder, "create_operator", role, "--role", role).split()[-1]
-        for role in ("viewer", "operator", "admin")
-    }
+    logins = json.loads(python(folder, "-m", "tests.sample_books", str(count)))
     with served(folder) as base_url:
-        yield Console(base_url=base_url, passwords=passwords, folder=folder)
+        yield Console(base_url=base_url, folder=folder, **logins)
 
 
 @contextmanager
