@@ -19,6 +19,7 @@ from ledger import slo_control
 from ledger.peeking import BadCounts, evidence
 from ledger.queries import objectives as stored
 from ledger.queries import worst
+from ledger.queries.actions import drained_routes
 from ledger.queries.slo import slo_status
 from ledger.records import ControlAction, SloEvaluation
 from ledger.rollouts import PERMILLE, window_of
@@ -171,12 +172,26 @@ def _resolved(
     kind, target = definition.action.kind, definition.action.target
     column = _COLUMN.get(kind)
     if column is None or target:
-        return target
+        return target if _may(connection, kind, target, policy) else None
     start_us = min(one.long.start_us for one in slo_control.page_alerts(status.rules))
     for name in worst.by_bad(connection, definition, start_us, status.at_us, column):
-        if kind != "cut_route" or (policy is not None and can_cut(policy, name)):
+        if _may(connection, kind, name, policy):
             return name
     return None
+
+
+def _may(
+    connection: sqlite3.Connection, kind: ActionKind, target: str, policy: RoutePolicy | None
+) -> bool:
+    """Whether it may be done to the target: the last route of a model is never cut."""
+    if kind != "cut_route":
+        return True
+    return policy is not None and can_cut(policy, target, drained_routes(connection))
+
+
+def possible(connection: sqlite3.Connection, entered: Entered, policy: RoutePolicy) -> bool:
+    """Whether an action that was proposed can still be applied, as things are now."""
+    return _may(connection, entered.kind, entered.target, policy)
 
 
 def _canary_worse(

@@ -89,9 +89,9 @@ CHANGES: Final[Mapping[ActionKind, Callable[[RoutePolicy, str], RoutePolicy]]] =
 """What changes the policy. A quota is a tenant's; freezing, advice and incidents change nothing."""
 
 
-def can_cut(policy: RoutePolicy, route_id: str) -> bool:
-    """Whether each model with this primary route has another one that is enabled."""
-    enabled = {route.route_id for route in policy.routes if route.enabled}
+def can_cut(policy: RoutePolicy, route_id: str, drained: frozenset[str] = frozenset()) -> bool:
+    """Whether each model with this primary route has another one that takes requests."""
+    enabled = {route.route_id for route in policy.routes if route.enabled} - drained
     return all(
         enabled & (_arm_mates(model, route_id) - {route_id})
         for model in policy.models

@@ -8,13 +8,15 @@ from django.conf import settings
 
 from gateway.auth_roles import Role
 from gateway.control import correcting, planning, publication
-from gateway.control.objectives import Entered
+from gateway.control.objectives import Entered, possible
 from gateway.operations.base import Operation, Plan, Refused, Seen
+from gateway.policy.values import PRIORITIES
 from ledger import openslo
+from ledger.queries import configuration
 from ledger.queries import objectives as stored
 from ledger.records import ActionOverride, Record, SloDefinitionRecord
 from ledger.rollups.tables import QUARTER, grain_us
-from ledger.slo import ActionKind, SloDefinition
+from ledger.slo import Action, ActionKind, SloDefinition
 from ledger.slo_book import OBJECTIVES_LIMIT, REVISIONS_LIMIT
 from ledger.slo_control import Mode, Phase
 from ledger.slo_rules import problems
@@ -110,6 +112,10 @@ def declare(
             message=f"{definition.slo_id} can't be declared: {found[0].detail}.",
             problems=tuple(f"{one.code}: {one.detail}" for one in found),
         )
+    stray = None if definition.retired else _stray_target(definition.action, seen)
+    if stray is not None:
+        message = f"{definition.slo_id} can't be declared: {stray}"
+        return Refused(code="ACTION_TARGET", message=message)
     in_force = stored.objectives(seen.connection)
     if revisions >= REVISIONS_LIMIT or (not mine and len(in_force) >= OBJECTIVES_LIMIT):
         message = f"at most {OBJECTIVES_LIMIT} objectives and {REVISIONS_LIMIT} revisions"
@@ -130,6 +136,26 @@ def declare(
         before=msgspec.json.decode(to_json(mine[-1])) if mine else {},
         after=msgspec.json.decode(to_json(definition)),
     )
+
+
+def _stray_target(action: Action, seen: Seen) -> str | None:
+    """Why nothing would come of the action, whatever burns: there is no such target."""
+    standing = publication.standing(seen.connection)
+    if action.target == "" or standing is None:
+        return None
+    known: dict[ActionKind, tuple[str, ...]] = {
+        "shed_priority": PRIORITIES,
+        "limit_prefill": tuple(one.route_id for one in standing.base.routes),
+        "cut_route": tuple(one.route_id for one in standing.base.routes),
+        "tighten_tokens": tuple(one.name for one in standing.base.models),
+        "change_quota": tuple(one.tenant_id for one in configuration.tenants(seen.connection)),
+    }
+    names = known.get(action.kind)
+    if names is None:
+        return f"{action.kind} has no target; leave it empty."
+    if action.target not in names:
+        return f"{action.kind} has no target {action.target[:80]!r}; there are {', '.join(names)}."
+    return None
 
 
 class ImportSlos(Operation, frozen=True, kw_only=True):
@@ -293,6 +319,13 @@ def _phase(
         evidence=last.evidence,
     )
     standing = publication.standing(seen.connection)
+    if (
+        phase == "applied"
+        and standing is not None
+        and not possible(seen.connection, entered, standing.current)
+    ):
+        message = f"{entered.target} can't be cut any more: its models have no other route."
+        return Refused(code="NO_TARGET", message=message)
     rows_after = planning.changes(seen.connection, standing, [entered], [], now_us=seen.now_us)
     return Plan(
         records=tuple(rows_after),

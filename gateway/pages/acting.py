@@ -60,12 +60,13 @@ def performed(request: HttpRequest, name: str) -> Done | Refused:
 def done(request: HttpRequest, operation: Operation) -> Done | Refused:
     """Do an operation as the logged-in operator, wherever the ledger is owned; or say why not."""
     try:
-        return anywhere.perform(settings.WEIGHBRIDGE_DB, operation, _actor(request))
+        return anywhere.perform(settings.WEIGHBRIDGE_DB, operation, actor_of(request))
     except LedgerError as problem:
         return Refused(code="LEDGER_UNAVAILABLE", message=str(problem))
 
 
-def _actor(request: HttpRequest) -> Actor:
+def actor_of(request: HttpRequest) -> Actor:
+    """The logged-in operator, as what is done is attributed."""
     user = request.user
     role = role_of(user)
     if not isinstance(user, User) or role is None:

@@ -24,14 +24,14 @@ ENTRIES: tuple[Entry, ...] = (
         url_name="slo",
         label="SLO burn",
         question="Who waits too long, and how long can it last?",
-        also=("slo-one", "slo-slices"),
+        also=("slo-one", "slo-slices", "slo-declare"),
     ),
     Entry(url_name="costs", label="Costs", question="Who spent what, on what?", also=("bridge",)),
     Entry(
         url_name="releases",
         label="Releases",
         question="Is the new version as good as the old one?",
-        also=("rollout",),
+        also=("rollout", "release-declare", "rollout-start"),
     ),
     Entry(
         url_name="receipts",

@@ -13,7 +13,7 @@ from ledger.queries.objectives import objectives
 from ledger.queries.slo import tally_windows
 from ledger.records import EvaluationResult, SloDefinitionRecord, SloEvaluation
 from ledger.rollups.rebuild import first_difference
-from ledger.slo import HOUR_US
+from ledger.slo import HOUR_US, Action
 from ledger.slo_defaults import DEFAULT_SLOS
 from ledger.slo_text import to_json
 from tests.gateway.control.ledger_of import (
@@ -76,6 +76,18 @@ def test_an_objective_that_can_not_hold_is_refused_and_nothing_is_written(fleet,
     refused = tightened(fleet, NOW_US, **changes)
     assert isinstance(refused, Refused)
     assert refused.code == code
+    assert rows(fleet, SloDefinitionRecord) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [("shed_priority", "bacth"), ("cut_route", "fast-v9"), ("open_incident", "the-phone")],
+)
+def test_an_action_that_could_be_done_to_nothing_is_refused(fleet, kind, target):
+    """SLO-4."""
+    refused = tightened(fleet, NOW_US, action=Action(kind=kind, target=target))
+    assert isinstance(refused, Refused)
+    assert refused.code == "ACTION_TARGET"
     assert rows(fleet, SloDefinitionRecord) == []
 
 

@@ -14,6 +14,7 @@ from gateway.operations.control import (
     OverrideSlo,
     UndoAction,
 )
+from gateway.operations.routes import DrainRoute
 from gateway.policy.values import RoutePolicy
 from gateway.quota import Quota
 from ledger.queries import configuration, objectives
@@ -139,6 +140,25 @@ def test_an_action_that_needs_approval_waits_for_it(fleet):
 def slots(fleet, tenant_id):
     newest = rows(fleet, Tenant, f"tenant_id = '{tenant_id}'")[-1]
     return msgspec.json.decode(newest.body_json, type=Quota).in_flight_limit
+
+
+def test_a_proposal_to_cut_a_route_is_refused_once_it_is_the_last_one(fleet):
+    """SLO-4: between the proposal and the word a person disabled the other routes."""
+    failed = {"status": "failed", "terminal_error_code": "PROVIDER_FAILED"}
+    pour(fleet, experiment_one(NOW_US - STEP_US, slow=0, **failed))
+    evaluate(fleet, closed(NOW_US))
+    (proposed,) = [one for one in actions(fleet) if one.action == "slo.cut_route"]
+    assert (proposed.phase, proposed.subject) == ("proposed", "fast-v2")
+    at_us = closed(NOW_US) + 1
+    others = set(policy_in_force(fleet).models[0].primary_routes) - {"fast-v2"}
+    for route_id in sorted(others):
+        asked = DrainRoute(route_id=route_id, reason="maintenance")
+        assert isinstance(perform(fleet, asked, at_us), Done)
+    asked = ApproveAction(episode=str(proposed.episode), reason="cut it")
+    refused = perform(fleet, asked, at_us + 1)
+    assert isinstance(refused, Refused)
+    assert refused.code == "NO_TARGET"
+    assert "fast-v2" in {one.route_id for one in policy_in_force(fleet).routes if one.enabled}
 
 
 def test_a_declined_action_does_nothing(fleet):

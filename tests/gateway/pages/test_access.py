@@ -22,6 +22,9 @@ GUARDED = {
     "receipt-proof": "viewer",
     "slo-one": "viewer",
     "slo-slices": "viewer",
+    "slo-declare": "admin",
+    "release-declare": "operator",
+    "rollout-start": "operator",
     "rollout": "viewer",
     "receipts": "viewer",
     "receipt": "viewer",
@@ -55,7 +58,11 @@ OF_ONE = (  # their URL names what they show
     "receipt", "receipt-proof", "slo-one", "rollout", "tenant", "policy", "rate-table",
     "reconciliation-run", "reconciliation-csv", "reconciliation-sqlite",
 )  # fmt: skip
-ACTING = {"act": "operator", "reconciliation-import": "operator"}  # take forms alone
+ACTING = {  # take forms alone
+    "act": "operator",
+    "reconciliation-import": "operator",
+    "evaluations-import": "operator",
+}
 
 
 def url_of(name: str) -> str:
@@ -81,7 +88,7 @@ def test_a_page_sends_who_is_not_logged_in_to_the_login_and_back(client: Client,
 def test_a_login_without_a_role_sees_no_page(log_in: LogIn, name: str):
     answer = log_in(None).get(url_of(name))
     assert answer.status_code == 403
-    assert "needs the role viewer; you have none" in answer.content.decode()
+    assert f"needs the role {GUARDED[name]}; you have none" in answer.content.decode()
 
 
 @pytest.mark.parametrize("role", ROLES)
