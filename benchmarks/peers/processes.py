@@ -37,6 +37,7 @@ class Group:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        prefer(self.process.pid, os.getpriority(os.PRIO_PROCESS, 0))
 
     @property
     def gone(self) -> bool:
@@ -86,6 +87,16 @@ class Group:
         """Return the end of what it printed, on one line."""
         text = " ".join(self._log.read_text(errors="replace").split())
         return text[-LOG_TAIL_CHARS:]
+
+
+def prefer(pid: int, nice: int) -> None:
+    """Give a process's session a priority, where Linux shares the cores among sessions.
+
+    There a process's own priority counts only beside others of its session. `nice` 0: as it is.
+    """
+    if nice:
+        with contextlib.suppress(OSError):
+            (PROC / str(pid) / "autogroup").write_text(str(nice))
 
 
 @contextlib.contextmanager
