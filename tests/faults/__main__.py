@@ -74,7 +74,7 @@ def say(report: Report, seconds: float) -> None:
         f"{status}: {count:,}" for status, count in sorted(report.statuses.items())
     )
     print(f"{report.requests:,} requests, {report.receipts_told:,} receipts told, "
-          f"{report.broken_off:,} broken off; {statuses}")  # fmt: skip
+          f"{report.broken_off:,} broken off, the longest exchange {report.longest_s:.1f} s; {statuses}")  # fmt: skip
     for what, count in sorted(report.notes.items()):
         print(f"{what}: {count:,}")
     print(f"{report.rows:,} rows in the chain")

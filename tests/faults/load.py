@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import random
+import time
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -13,7 +14,7 @@ from tests.system.crowd import PROMPT
 
 CLIENTS = 12
 PAUSE_S = 0.03  # of a client between two exchanges, on average
-PATIENCE_S = 45.0  # no exchange may take longer, whatever breaks
+PATIENCE_S = 180.0  # no exchange may take longer, whatever breaks and however busy the machine is
 DEADLINES_MS = (800, 2_000, 8_000)
 
 
@@ -26,6 +27,7 @@ class Told:
     statuses: dict[int, int] = field(default_factory=dict)
     lost: int = 0  # exchanges that were broken off
     hung: int = 0  # exchanges that took longer than PATIENCE_S
+    longest_s: float = 0.0  # of an exchange
     bits: int = 0
 
 
@@ -60,11 +62,13 @@ class Load:
 
     async def _client(self, chance: random.Random) -> None:
         while not self._stop.is_set():
+            begun = time.monotonic()
             try:
                 async with asyncio.timeout(PATIENCE_S):
                     await one(self._rig, chance, self.told)
             except TimeoutError:
                 self.told.hung += 1
+            self.told.longest_s = max(self.told.longest_s, time.monotonic() - begun)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(chance.random() * 2 * self._pause_s):
                     await self._stop.wait()

@@ -47,7 +47,7 @@ from tests.server import ROOT, environment_of
 TENANTS = ("acme", "globex")
 TIME_SCALE = 20.0
 BACK_WITHIN_S = 5.0
-START_LIMIT_S = 60.0
+START_LIMIT_S = 240.0
 STEP_S = 0.05
 TOKENIZER = "o200k_base/chat-1"
 SIMULATED = identity("assist", "w-sim", TOKENIZER, "sim-1", "bf16", "assist-1")
@@ -145,7 +145,8 @@ class Rig:
     status: int | None = 0  # of the last server that ended; None: it runs
     upstream: "subprocess.Popen[str] | None" = None
     starts: int = 0
-    open_files: int = 0
+    most_connections: int = 0  # that an injection opens; 0: as many as its kind says
+    clients: int = 0  # of the load; 0: as many as it has by itself
     notes: dict[str, int] = field(default_factory=dict)  # what injections count of their own
 
     @property

@@ -10,7 +10,7 @@ from random import Random
 
 from tests.faults.checks import Checks
 from tests.faults.injections import KINDS
-from tests.faults.load import Load
+from tests.faults.load import CLIENTS, Load
 from tests.faults.rig import BACK_WITHIN_S, Rig, rigged
 
 
@@ -26,6 +26,7 @@ class Report:
     requests: int = 0
     receipts_told: int = 0
     broken_off: int = 0
+    longest_s: float = 0.0  # of an exchange, on this machine
     starts: int = 0
     rows: int = 0
 
@@ -39,16 +40,16 @@ def order(kinds: Sequence[str], injections: int, chance: Random) -> list[str]:
 
 async def storm(
     template: Path, folder: Path, names: Sequence[str], *, seed: int, disk: bool = True,
-    idle: int = 0, tell=lambda line: None, strict: bool = True,
+    most_connections: int = 0, clients: int = 0, tell=lambda line: None, strict: bool = True,
 ) -> Report:  # fmt: skip
     """The report of these injections, one after another.
 
     `strict`: the first finding ends the run with its AssertionError; else it is noted, and the run
-    goes on on the same ledger. `idle`: how many idle connections; 0: as many as may be.
+    goes on on the same ledger. `most_connections`, `clients`: fewer of them than by default.
     """
     report, checks = Report(seed=seed), Checks()
     async with rigged(template, folder, disk=disk) as rig:
-        rig.open_files = idle
+        rig.most_connections, rig.clients = most_connections, clients
         for number, name in enumerate(names):
             begun = time.monotonic()
             try:
@@ -79,10 +80,11 @@ async def storm(
 
 
 async def _inject(rig: Rig, checks: Checks, report: Report, name: str, chance: Random) -> float:
-    async with Load(rig, chance.getrandbits(32)) as load:
+    async with Load(rig, chance.getrandbits(32), clients=rig.clients or CLIENTS) as load:
         await KINDS[name](rig, load, chance)
         back_s = await rig.back()
     told = load.told
+    report.longest_s = max(report.longest_s, told.longest_s)
     report.requests += len(told.ids)
     report.receipts_told += len(told.receipts)
     report.broken_off += told.lost

@@ -19,8 +19,8 @@ LINGER_NONE = struct.pack("ii", 1, 0)  # close with a reset: a port is free agai
 
 
 async def idle_connections(rig: Rig, load: Load, chance: Random) -> None:
-    """Ten thousand that say nothing, as far as this process may open them: `rig.open_files`."""
-    await _crowded(rig, rig.open_files or idle_limit(), chance, b"")
+    """Ten thousand that say nothing, as far as this process may open them."""
+    await _crowded(rig, idle_limit(), chance, b"")
 
 
 def idle_limit() -> int:
@@ -85,6 +85,7 @@ async def _crowded(
     While they are held the server serves others: that is what idle ones must not prevent.
     """
     made: list[socket.socket] = []
+    count = min(count, rig.most_connections or count)
     try:
         for first in range(0, count, CONNECTING):
             wave = range(first, min(count, first + CONNECTING))
