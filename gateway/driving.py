@@ -9,7 +9,8 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gateway import metrics, telemetry
 from gateway.attempt import CANCEL_SECONDS, log_fault, lost, outcome_of, stop, unsent
@@ -20,10 +21,10 @@ from gateway.phases import measured
 from gateway.policy.attempting import Asked
 from gateway.policy.hedging import Loser, gate
 from gateway.providers.base import Provider
-from gateway.providers.outcomes import Completed, Outcome, Rejected, Unknown, error_code
+from gateway.providers.outcomes import Completed, Outcome, Rejected, Unknown, error_code, ran
 from gateway.route_health import RouteHealth
 from gateway.run import HEDGE_LOST, Leg, Run
-from gateway.settling import attempt_records, priced_attempt, receipt_of
+from gateway.settling import attempt_records, counted, receipt_of
 from gateway.submission import Delta, Ended, Filed
 from gateway.traffic import Traffic
 from ledger.errors import LedgerError, RecordRefused
@@ -84,7 +85,7 @@ class Driver:
             Ended(
                 finish_reason=finish_reason,
                 filed=filed,
-                nothing_ran=not any(leg.tried().ran for leg in run.legs),
+                nothing_ran=not any(ran(leg.priced().tried.outcome) for leg in run.legs),
                 retry_after_ms=outcome.retry_after_ms if isinstance(outcome, Rejected) else None,
             )
         )
@@ -131,26 +132,41 @@ class Driver:
         self._ended(run, leg, outcome)
 
     async def _run_hedged(self, run: Run, delay_us: int) -> None:
-        """Run the first attempt, and a second one beside it where it is silent for too long."""
-        first = run.legs[0]
-        first.task = asyncio.create_task(self._run(run, first), name=f"attempt {first.attempt_id}")
-        await asyncio.wait({first.task}, timeout=delay_us / 1e6)
-        if first.outcome is None and run.winner is None and run.cancel_reason is None:
-            hedge = await self._begin(run, "hedge_due")
-            if hedge is not None:
-                name = f"attempt {hedge.attempt_id}"
-                hedge.task = asyncio.create_task(self._run(run, hedge), name=name)
-        waiting = {leg.task for leg in run.legs if leg.task is not None}
-        while waiting:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-            winner = run.winner
-            if winner is not None and winner.outcome is not None:
-                for leg in run.running():
-                    stop(leg, HEDGE_LOST, LOSER_SECONDS)
-            elif waiting:
-                await self._file_ended(run)  # a loser's slot returns while the winner still runs
+        """Run the first attempt, and a second one beside it where it is silent for too long.
+
+        Only a second one that is due has a task: most first ones have answered before.
+        """
+        due_s, loop = delay_us / 1e6, asyncio.get_running_loop()
+        alarm = loop.call_later(due_s, self._hedge_due, run)
+        try:
+            await self._run(run, run.legs[0])
+        finally:
+            alarm.cancel()
+        if run.hedging is not None:
+            await self._one_ended(run)
+            await run.hedging
+
+    def _hedge_due(self, run: Run) -> None:
+        if run.winner is None and run.cancel_reason is None:
+            run.hedging = asyncio.create_task(self._hedge(run), name=f"hedge {run.request_id}")
+
+    async def _hedge(self, run: Run) -> None:
+        leg = await self._begin(run, "hedge_due")
+        if leg is not None:
+            await self._run(run, leg)
+            await self._one_ended(run)
+
+    async def _one_ended(self, run: Run) -> None:
+        """Of two attempts side by side one has ended: the winner's end stops the other one.
+
+        A loser's end is filed, so that its slot returns while the winner still runs.
+        """
+        left, winner = run.running(), run.winner
+        if winner is not None and winner.outcome is not None:
+            for leg in left:
+                stop(leg, HEDGE_LOST, LOSER_SECONDS)
+        elif left:
+            await self._file_ended(run)
 
     async def _begin(self, run: Run, asked: Asked) -> Leg | None:
         """Ask what follows and make it durable; returns the attempt, or None where none follows.
@@ -158,7 +174,7 @@ class Driver:
         A loser's or a failed attempt's room is given back first, so that its successor finds it.
         """
         ended = [leg for leg in run.legs if leg.outcome is not None and not leg.filed]
-        rows = [row for leg in ended for row in attempt_records(run.weighed, leg.tried())]
+        rows = [row for leg in ended for row in attempt_records(run.weighed, leg.priced())]
         for leg in ended:
             self._release(run, leg)
         jitter = secrets.randbelow(JITTER_STEPS)
@@ -210,8 +226,7 @@ class Driver:
     def _choose(self, run: Run, winner: Leg) -> None:
         """Make an attempt the answer: its pieces go to the caller, the others are cancelled."""
         run.winner = winner
-        for delta in winner.kept:
-            run.pieces.append(delta)
+        run.pieces.extend(winner.kept)
         winner.kept.clear()
         for leg in run.running():
             if leg is not winner:
@@ -231,7 +246,7 @@ class Driver:
             ),
         )
         try:
-            leg.cost_pico = priced_attempt(run.weighed, leg.tried())[0].total_pico
+            leg.counted = counted(run.weighed, leg.tried())
         except ValueError as fault:
             self._unusable(run, leg, fault)
         self._tell_over_cap(run, leg)
@@ -261,14 +276,13 @@ class Driver:
     def _unusable(self, run: Run, leg: Leg, fault: Exception) -> None:
         log.error("%s reported an unusable end: %s", leg.attempt_id, type(fault).__name__)
         leg.outcome = lost("UNUSABLE_REPORT", leg)
-        leg.cost_pico = priced_attempt(run.weighed, leg.tried())[0].total_pico
+        leg.counted = counted(run.weighed, leg.tried())
 
     async def _abandon(self, run: Run, reason: str) -> None:
         """End what runs when the process stops: what was sent is unknown, what was not is not."""
-        tasks = [leg.task for leg in run.legs if leg.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if run.hedging is not None:
+            run.hedging.cancel()
+            await asyncio.gather(run.hedging, return_exceptions=True)
         for leg in run.running():
             never_had = leg.started_us is None
             self._ended(run, leg, unsent(reason) if never_had else lost(reason, leg))
@@ -287,16 +301,13 @@ class Driver:
             return await self._close(run)
 
     async def _close(self, run: Run) -> Filed:
-        answering = run.answering
-        tries = {leg.ordinal: leg.tried() for leg in run.legs}
-        receipt = receipt_of(
-            run.weighed, tuple(tries.values()), tries[answering.ordinal], answering.ended_us
-        )
+        answering, tries = run.answering, [leg.priced() for leg in run.legs]
+        receipt = receipt_of(run.weighed, tries, answering.priced(), answering.ended_us)
         rows = [
             row
             for leg in run.legs
             if not leg.filed
-            for row in attempt_records(run.weighed, tries[leg.ordinal])
+            for row in attempt_records(run.weighed, leg.priced())
         ]
         appended = await self._commit_patiently(run, (*rows, receipt))
         for leg in run.legs:
@@ -330,7 +341,7 @@ class Driver:
     async def _file_ended(self, run: Run) -> None:
         """File the ends of attempts that have ended before the request does."""
         ended = [leg for leg in run.legs if leg.outcome is not None and not leg.filed]
-        rows = [row for leg in ended for row in attempt_records(run.weighed, leg.tried())]
+        rows = [row for leg in ended for row in attempt_records(run.weighed, leg.priced())]
         try:
             stopped = await self._committed(rows)
         except LedgerError:

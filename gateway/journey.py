@@ -6,7 +6,6 @@ reservation is durable, and a receipt is durable before it is handed on (LED-1, 
 """
 
 import asyncio
-import itertools
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 
@@ -17,6 +16,7 @@ from gateway.clock import Clock
 from gateway.desk import Considered, Desk, Weighed
 from gateway.driving import Driver, filed_as
 from gateway.ids import request_id as make_request_id
+from gateway.piece_log import Piece
 from gateway.policy.reasons import REASONS
 from gateway.policy.values import InferenceRequest
 from gateway.probing import Prober
@@ -131,19 +131,28 @@ class Journey:
         return run
 
     async def deliver(self, run: Run) -> AsyncIterator[Delta | Ended]:
-        """Yield the pieces as they arrive, then Ended once.
+        """Yield the pieces as they arrive, then Ended once; see `batches`."""
+        async for batch in self.batches(run):
+            for piece in batch:
+                yield piece
+
+    async def batches(self, run: Run) -> AsyncIterator[Sequence[Delta | Ended]]:
+        """Yield the pieces as they arrive, those together that are there at once, Ended last.
 
         Raises LedgerUnavailable instead of Ended where the end could not be made durable.
         """
-        for index in itertools.count():
-            piece = await run.pieces.piece(index)
-            if isinstance(piece, LedgerUnavailable):
-                raise piece
-            yield piece
-            if isinstance(piece, Ended):
-                return
+        index = 0
+        while True:
+            batch, fault = _until_fault(await run.pieces.since(index))
+            if batch:
+                yield batch
+                if isinstance(batch[-1], Ended):
+                    return
+            if fault is not None:
+                raise fault
+            index += len(batch)
             if run.first_byte_us is None:
-                # The caller asks for more once it has written the first piece to its socket.
+                # The caller asks for more once it has written the first pieces to its socket.
                 run.first_byte_us = self._clock.now_us()
 
     async def cancel(self, run: Run, reason: str = CLIENT_GONE) -> None:
@@ -232,6 +241,18 @@ class Journey:
             await self._driver.drive(run)
         finally:
             del self._runs[run.request_id]
+
+
+def _until_fault(
+    pieces: Sequence[Piece],
+) -> tuple[list[Delta | Ended], LedgerUnavailable | None]:
+    """Return the pieces up to the end that could not be recorded, and that one if there is one."""
+    told: list[Delta | Ended] = []
+    for piece in pieces:
+        if isinstance(piece, LedgerUnavailable):
+            return told, piece
+        told.append(piece)
+    return told, None
 
 
 def _claim(weighed: Weighed, submission: Submission) -> tuple[Record, ...]:

@@ -3,7 +3,7 @@
 Pure. The four parts add up to TTFT exactly; what the backend does not tell stays None.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from gateway.providers.outcomes import Timings
 

@@ -1,6 +1,7 @@
 """An answer's pieces in order, for as many readers as there are: each reads from the first one."""
 
 import asyncio
+from collections.abc import Sequence
 
 from gateway.submission import Delta, Ended
 from ledger.errors import LedgerUnavailable
@@ -23,15 +24,24 @@ class PieceLog:
             self.size_chars += piece.size_chars
         else:
             self.ended = True
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._waiters.clear()
+        if self._waiters:
+            self._wake()
 
-    async def piece(self, index: int) -> Piece:
-        """Return the piece at an index once it is there."""
+    def extend(self, pieces: Sequence[Delta]) -> None:
+        self._pieces += pieces
+        self.size_chars += sum([piece.size_chars for piece in pieces])
+        self._wake()
+
+    async def since(self, index: int) -> Sequence[Piece]:
+        """Return all pieces from an index on that are there, once there is one."""
         while index >= len(self._pieces):
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter
-        return self._pieces[index]
+        return self._pieces[index:]
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()

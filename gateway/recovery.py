@@ -14,7 +14,14 @@ from gateway.policy.attempt_replay import decode_step_inputs
 from gateway.policy.attempting import Step
 from gateway.policy.values import RoutePolicy
 from gateway.providers.outcomes import Cancelled, Failed, Outcome, Rejected, Unknown
-from gateway.settling import Tried, attempt_records, primary, receipt_of, refusal_receipt
+from gateway.settling import (
+    Tried,
+    attempt_records,
+    counted,
+    primary,
+    receipt_of,
+    refusal_receipt,
+)
 from ledger.queries import configuration as stored
 from ledger.queries.decisions import attempt_decisions
 from ledger.rates import RateTable, Usage
@@ -47,13 +54,14 @@ def _rows(connection: sqlite3.Connection, left: Unfinished, now_us: int) -> tupl
             tried = primary(weighed, _outcome(end, weighed.decision.input_tokens), at_us)
         else:
             tried = _later(connection, attempt, steps[attempt.ordinal], end, at_us)
-        tries.append(tried)
+        one = counted(weighed, tried)
+        tries.append(one)
         if end is None:
-            lost.append(tried)
+            lost.append(one)
     # Whatever else is known: an attempt without an end may have answered.
     answering = lost[-1] if lost else tries[-1]
     receipt = receipt_of(weighed, tries, answering, ended_at_us)
-    return (*(row for tried in lost for row in attempt_records(weighed, tried)), receipt)
+    return (*(row for one in lost for row in attempt_records(weighed, one)), receipt)
 
 
 def _outcome(end: AttemptEvent | None, input_tokens: int) -> Outcome:

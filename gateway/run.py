@@ -10,7 +10,7 @@ from gateway.policy.retrying import AttemptKind, AttemptSeen, AttemptState
 from gateway.policy.values import Route
 from gateway.providers.base import Attempted
 from gateway.providers.outcomes import Cancelled, Completed, Outcome, Rejected, Unknown, error_code
-from gateway.settling import Tried
+from gateway.settling import Counted, Tried
 from gateway.submission import Delta, Submission
 
 HEDGE_LOST = "HEDGE_LOST"
@@ -42,10 +42,9 @@ class Leg:
     cancel_reason: str | None = None
     cancelled: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
     patience: asyncio.Timeout | None = field(default=None, repr=False)
-    task: "asyncio.Task[None] | None" = field(default=None, repr=False)
     outcome: Outcome | None = None
     ended_us: int = 0
-    cost_pico: int = 0
+    counted: Counted | None = None  # once it has ended: priced, as it goes on paper
     filed: bool = False  # its end is in the ledger
     released: bool = False  # the book has given back what it held, or keeps it as an unknown's
 
@@ -65,6 +64,10 @@ class Leg:
         if isinstance(outcome, Cancelled):
             return "cancelled"
         return "unknown" if isinstance(outcome, Unknown) else "failed"
+
+    @property
+    def cost_pico(self) -> int:
+        return 0 if self.counted is None else self.counted.cost.total_pico
 
     @property
     def open_pico(self) -> int:
@@ -88,8 +91,14 @@ class Leg:
             delivered=delivered,
         )
 
-    def tried(self) -> Tried:
+    def priced(self) -> Counted:
         """Return the ended attempt as it goes on paper."""
+        if self.counted is None:
+            raise ValueError(f"{self.attempt_id} has not ended")
+        return self.counted
+
+    def tried(self) -> Tried:
+        """Return the ended attempt before it is priced."""
         if self.outcome is None:
             raise ValueError(f"{self.attempt_id} has not ended")
         return Tried(
@@ -120,6 +129,7 @@ class Run:
     direct: bool  # pieces go to the caller as they come; else those of a valid answer, at its end
     pieces: PieceLog = field(default_factory=PieceLog, repr=False)
     winner: Leg | None = field(default=None, repr=False)
+    hedging: "asyncio.Task[None] | None" = field(default=None, repr=False)  # the second attempt's
     first_byte_us: int | None = None
     cancel_reason: str | None = None
     questions: int = 0  # asked about what follows

@@ -43,6 +43,14 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
         return ran(self.outcome)
 
 
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """An ended attempt with what it cost, and the key of the rate that says so (CST-8)."""
+
+    tried: Tried
+    cost: Cost
+    rate_key: str | None
+
+
 def primary(weighed: Weighed, outcome: Outcome, ended_at_us: int) -> Tried:
     """Return the ended first attempt of an accepted request."""
     route, decision = weighed.route, weighed.decision
@@ -71,8 +79,8 @@ def refusal_receipt(weighed: Weighed, ended_at_us: int) -> Receipt:
     )  # fmt: skip
 
 
-def priced_attempt(weighed: Weighed, tried: Tried) -> tuple[Cost, str | None]:
-    """Return what an attempt cost at its own route or model, and the key of its rate (CST-8).
+def counted(weighed: Weighed, tried: Tried) -> Counted:
+    """Return an attempt with what it cost at its own route or model (CST-8), priced once.
 
     By the rate of the service tier that the provider said, else by the standard one.
 
@@ -80,7 +88,7 @@ def priced_attempt(weighed: Weighed, tried: Tried) -> tuple[Cost, str | None]:
     Raises ValueError for a usage that can't be priced or whose cost no column could hold.
     """
     if not tried.ran:
-        return NOTHING, None
+        return Counted(tried=tried, cost=NOTHING, rate_key=None)
     usage, route = tried.outcome.usage, tried.route
     batch = batch_priced(weighed.request.priority)
     priced = price_told(
@@ -94,18 +102,19 @@ def priced_attempt(weighed: Weighed, tried: Tried) -> tuple[Cost, str | None]:
             int64(priced.cost.total_pico, "cost_pico")
     except OverflowError as fault:
         raise ValueError(str(fault)) from fault
-    return (priced.cost, priced.key) if isinstance(priced, Priced) else (NOTHING, None)
+    if not isinstance(priced, Priced):
+        return Counted(tried=tried, cost=NOTHING, rate_key=None)
+    return Counted(tried=tried, cost=priced.cost, rate_key=priced.key)
 
 
-def attempt_records(weighed: Weighed, tried: Tried) -> tuple[Record, ...]:
+def attempt_records(weighed: Weighed, one: Counted) -> tuple[Record, ...]:
     """Return the rows of an attempt's end: its events and, unless it is unknown, its settlement.
 
     An unknown is not settled: its money stays held until evidence or a named person settles it.
-    What it is known to have generated is priced all the same. Raises ValueError as
-    `priced_attempt`.
+    What it is known to have generated is priced all the same.
     """
+    tried, spent_pico = one.tried, one.cost.total_pico
     request_id, outcome, may_have_run = weighed.request.request_id, tried.outcome, tried.ran
-    cost, rate_key = priced_attempt(weighed, tried)
     attempt_id = f"{request_id}.{tried.ordinal}"
     rows: list[Record] = _cancel_events(request_id, attempt_id, outcome.timings, tried.ended_at_us)
     rows.append(
@@ -121,33 +130,31 @@ def attempt_records(weighed: Weighed, tried: Tried) -> tuple[Record, ...]:
             cached_input_tokens=outcome.usage.cached_input_tokens if may_have_run else 0,
             output_tokens=outcome.usage.output_tokens if may_have_run else 0,
             usage_source=outcome.usage_source,
-            cost_pico=cost.total_pico,
-            rate_key=rate_key,
+            cost_pico=spent_pico,
+            rate_key=one.rate_key,
             usage_convention=outcome.usage_convention if may_have_run else None,
             usage_json=meters_json(outcome.usage.meters) if may_have_run else None,
             service_tier=outcome.service_tier or None,
         )
     )
     if not isinstance(outcome, Unknown):
-        rows.append(_settlement(request_id, tried, cost.total_pico))
+        rows.append(_settlement(request_id, tried, spent_pico))
     return tuple(rows)
 
 
 def receipt_of(
-    weighed: Weighed, tries: Sequence[Tried], answering: Tried, ended_at_us: int
+    weighed: Weighed, tries: Sequence[Counted], answering: Counted, ended_at_us: int
 ) -> Receipt:
     """Return the receipt of an accepted request: the end of `answering` is the request's own.
 
     The other attempts are its retries, fallbacks and hedges; what they cost is one component. An
     unknown one among them doesn't make the request unknown.
     """
-    cost, rate_key = priced_attempt(weighed, answering)
-    beside_pico = sum(
-        priced_attempt(weighed, each)[0].total_pico for each in tries if each is not answering
-    )
+    beside_pico = sum([each.cost.total_pico for each in tries if each is not answering])
+    tried = answering.tried
     return _receipt(
-        weighed, answering, ended_at_us, status=answering.outcome.status,
-        code=error_code(answering.outcome), cost=cost, rate_key=rate_key,
+        weighed, tried, ended_at_us, status=tried.outcome.status,
+        code=error_code(tried.outcome), cost=answering.cost, rate_key=answering.rate_key,
         attempts=len(tries), beside_pico=beside_pico,
     )  # fmt: skip
 
@@ -156,9 +163,9 @@ def closing_records(
     weighed: Weighed, outcome: Outcome, ended_at_us: int
 ) -> tuple[tuple[Record, ...], Receipt]:
     """Return the rows that close a request of one attempt, the receipt last, and the receipt."""
-    tried = primary(weighed, outcome, ended_at_us)
-    receipt = receipt_of(weighed, (tried,), tried, ended_at_us)
-    return (*attempt_records(weighed, tried), receipt), receipt
+    one = counted(weighed, primary(weighed, outcome, ended_at_us))
+    receipt = receipt_of(weighed, (one,), one, ended_at_us)
+    return (*attempt_records(weighed, one), receipt), receipt
 
 
 def _cancel_events(

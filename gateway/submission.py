@@ -1,15 +1,17 @@
 """What the API hands to the journey, and what the journey hands back."""
 
-from dataclasses import dataclass, field
+from typing import ClassVar
 
 from gateway.policy.values import Priority, UserPath
+from gateway.quiet import Quiet
 from gateway.trace_context import TraceContext
 from ledger.records import Receipt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Quiet, frozen=True, kw_only=True, gc=False):
     """One chat message. Its text lives in memory only, for as long as the request does (SEC-1)."""
+
+    UNSHOWN: ClassVar[frozenset[str]] = frozenset({"content", "tool_calls_json"})
 
     role: str
     content: str
@@ -17,8 +19,7 @@ class Message:
     tool_call_id: str | None = None  # of a tool: the call that it answers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(Quiet, frozen=True, kw_only=True, gc=False):
     """Who asks: the tenant, by which key, with which scopes."""
 
     tenant_id: str
@@ -26,43 +27,46 @@ class Caller:
     scopes: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Quiet, frozen=True, kw_only=True, gc=False):
     """An Idempotency-Key as the ledger may keep it: HMACs of the key and of the body (LED-5)."""
 
     key_mac: bytes
     body_mac: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
+class Parameters(Quiet, frozen=True, kw_only=True, gc=False):
     """How an answer is to be made, as its caller asked; None: as the provider does by itself.
 
     What ends in `_json` is OpenAI's value as canonical JSON text, passed on as it is. Nothing of
     this is recorded: a stop sequence or a schema can quote the prompt (SEC-1).
     """
 
+    UNSHOWN: ClassVar[frozenset[str]] = frozenset(
+        {"stop", "logit_bias_json", "tool_choice_json", "response_format_json"}
+    )
+
     temperature: float | None = None
     top_p: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    stop: tuple[str, ...] = field(default=(), repr=False)
-    logit_bias_json: str | None = field(default=None, repr=False)
-    tool_choice_json: str | None = field(default=None, repr=False)
+    stop: tuple[str, ...] = ()
+    logit_bias_json: str | None = None
+    tool_choice_json: str | None = None
     parallel_tool_calls: bool | None = None
-    response_format_json: str | None = field(default=None, repr=False)
+    response_format_json: str | None = None
     reasoning_effort: str | None = None
     logprobs: bool = False
     top_logprobs: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class Submission(Quiet, frozen=True, kw_only=True, gc=False):
     """A parsed, authenticated request before it is weighed. None: filled from the defaults."""
+
+    UNSHOWN: ClassVar[frozenset[str]] = frozenset({"messages", "tools_json", "schema"})
 
     caller: Caller
     logical_model: str
-    messages: tuple[Message, ...] = field(repr=False)
+    messages: tuple[Message, ...]
     stream: bool = False
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
@@ -81,17 +85,16 @@ class Submission:
     side_effects: bool = False
     session_id: str = ""
     tags: tuple[tuple[str, str], ...] = ()
-    tools_json: str | None = field(default=None, repr=False)  # counted, never recorded
-    schema: dict[str, object] | None = field(default=None, repr=False)
+    tools_json: str | None = None  # counted, never recorded
+    schema: dict[str, object] | None = None
     ignore_eos: bool = False
     seed: int | None = None
-    parameters: Parameters = field(default_factory=Parameters)
+    parameters: Parameters = Parameters()
     claim: Claim | None = None
     trace: TraceContext | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filed:
+class Filed(Quiet, frozen=True, kw_only=True, gc=False):
     """A receipt that is durable: the record, with its place and hashes in the chain."""
 
     receipt: Receipt
@@ -100,8 +103,7 @@ class Filed:
     entry_hash: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Quiet, frozen=True, kw_only=True, gc=False):
     """A rejection (ADM-3), filed. Its HTTP status, code, limits and advice are in `decision`."""
 
     request_id: str
@@ -115,28 +117,30 @@ class Refusal:
     filed: Filed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCallPiece:
+class ToolCallPiece(Quiet, frozen=True, kw_only=True, gc=False):
     """A piece of one tool call of an answer; pieces with the same index belong together.
 
     The first piece of an index has its id and name; the arguments are the pieces' one after the
     other, JSON text that is whole only at the end.
     """
 
+    UNSHOWN: ClassVar[frozenset[str]] = frozenset({"arguments"})
+
     index: int
     call_id: str | None = None
     name: str | None = None
-    arguments: str = field(default="", repr=False)
+    arguments: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delta:
+class Delta(Quiet, frozen=True, kw_only=True, gc=False):
     """A piece of the answer as it arrives: `tokens` tokens' worth of text or of tool calls."""
 
-    text: str = field(repr=False)
+    UNSHOWN: ClassVar[frozenset[str]] = frozenset({"text", "logprobs_json"})
+
+    text: str
     tokens: int
     tool_calls: tuple[ToolCallPiece, ...] = ()
-    logprobs_json: str | None = field(default=None, repr=False)  # OpenAI's `logprobs` of a choice
+    logprobs_json: str | None = None  # OpenAI's `logprobs` of a choice
 
     @property
     def empty(self) -> bool:
@@ -146,12 +150,13 @@ class Delta:
     @property
     def size_chars(self) -> int:
         """Return how much of it memory holds, in characters."""
+        if not self.tool_calls and self.logprobs_json is None:
+            return len(self.text)
         calls = sum(len(call.arguments) + len(call.name or "") for call in self.tool_calls)
         return len(self.text) + calls + len(self.logprobs_json or "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(Quiet, frozen=True, kw_only=True, gc=False):
     """The end of a journey: how the answer finished, and its durable receipt."""
 
     finish_reason: str | None  # stop | length | tool_calls | None where it did not finish

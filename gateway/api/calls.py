@@ -1,16 +1,17 @@
 """A call that runs something: read, admitted once, answered whole or as a stream, in any format."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 from gateway import metrics
 from gateway.api import errors
 from gateway.api.allowance import allowance_headers, overhead_header, patience_ms
 from gateway.api.answers import Receipts, run_headers
 from gateway.api.budget import read_budget
-from gateway.api.choices import Gathered, Piece, merged
+from gateway.api.choices import Gathered, Pieces, merged
 from gateway.api.errors import Failure
 from gateway.api.forms import ChunkWriter, Form, Format
 from gateway.api.headers import encoding_problem
@@ -24,6 +25,8 @@ from gateway.api.sse import error_event
 from gateway.api.submitting import no_such_model, submissions, trace_sent
 from gateway.submission import Caller, Ended, Filed, Refusal
 from ledger.errors import LedgerUnavailable
+
+WATCH_AFTER_S = 0.01  # a client that hangs up sooner is noticed then
 
 # On what an earlier call with the same Idempotency-Key made (LED-5).
 REPLAYED: tuple[Header, ...] = ((b"x-weighbridge-idempotent-replay", b"true"),)
@@ -48,6 +51,26 @@ class Answering:
         """How the answer came about, once one begins: a fallback changes the route (FBK-2)."""
         overhead = overhead_header(self.arrived_us, self.first.handed_over_us)
         return (*run_headers(self.runs), *overhead, *self.more_headers)
+
+
+class Watching:
+    """Runs `gone`, which waits for a client to hang up, beside an answer that takes a while.
+
+    One that is there within WATCH_AFTER_S never has a task for it.
+    """
+
+    def __init__(self, gone: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._gone = gone
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._begin)
+
+    def _begin(self) -> None:
+        self._task = asyncio.ensure_future(self._gone())
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
 
 class Calls:
@@ -135,9 +158,9 @@ class Calls:
 
         Not so where an Idempotency-Key shares them: the client will ask again, or another does.
         """
-        watching = asyncio.create_task(self._cancel_when_gone(request, answering))
-        deliver = self._ports.journey.deliver
-        pieces = merged([deliver(run) for run in answering.runs])
+        watching = Watching(lambda: self._cancel_when_gone(request, answering))
+        batches = self._ports.journey.batches
+        pieces = merged([batches(run) for run in answering.runs])
         try:
             async with aclosing(pieces):
                 if answering.form.wanted.stream:
@@ -155,15 +178,15 @@ class Calls:
         for run in answering.runs:
             await self._ports.journey.cancel(run)
 
-    async def whole(self, answering: Answering, pieces: AsyncIterator[Piece]) -> Response:
+    async def whole(self, answering: Answering, pieces: AsyncIterator[Pieces]) -> Response:
         choices = [Gathered() for _ in answering.runs]
         ended: dict[int, tuple[str, Filed]] = {}
         failure: Failure | None = None
         try:
-            async for index, piece in pieces:
-                choices[index].take(piece)
-                if isinstance(piece, Ended):
-                    outcome = self._judged(answering.runs, index, piece)
+            async for index, batch in pieces:
+                choices[index].take_all(batch)
+                if isinstance(batch[-1], Ended):
+                    outcome = self._judged(answering.runs, index, batch[-1])
                     if isinstance(outcome, Failure):
                         failure = outcome
                         break
@@ -184,42 +207,49 @@ class Calls:
         )
 
     async def _stream(
-        self, request: Request, answering: Answering, pieces: AsyncIterator[Piece],
-        watching: "asyncio.Task[None]",
+        self, request: Request, answering: Answering, pieces: AsyncIterator[Pieces],
+        watching: Watching,
     ) -> Response | None:  # fmt: skip
         """Stream the answer. Headers leave with the first token, so that a failure before it
-        still gets its own HTTP status; after it, it is an error event without [DONE] (DLV-5)."""
+        still gets its own HTTP status; after it, it is an error event without [DONE] (DLV-5).
+
+        What has arrived at once leaves at once: an event for each piece, in one write.
+        """
         runs = answering.runs
         chunks: ChunkWriter | None = None
         begun: set[int] = set()
         filed: dict[int, Filed] = {}
         failure: Failure | None = None
         try:
-            async for index, piece in pieces:
+            async for index, batch in pieces:
                 if chunks is None:  # now it is known which attempt answers
                     chunks = answering.form.writer(answering.first, len(runs))
-                written = b""
-                if index not in begun and (isinstance(piece, Ended) or not piece.empty):
-                    first = None if isinstance(piece, Ended) else piece
-                    written = chunks.role(index, first)
-                    begun.add(index)
-                if isinstance(piece, Ended):
-                    ended = self._judged(runs, index, piece)
-                    if isinstance(ended, Failure):
-                        failure = ended
-                        break
-                    finish_reason, filed[index] = ended
-                    if len(filed) == len(runs):
+                written: list[bytes] = []
+                for piece in batch:
+                    if isinstance(piece, Ended):
+                        ended = self._judged(runs, index, piece)
+                        if isinstance(ended, Failure):
+                            failure = ended
+                            break
+                        if index not in begun:
+                            written.append(chunks.role(index))
+                        finish_reason, filed[index] = ended
+                        if len(filed) < len(runs):
+                            written.append(chunks.finish(index, finish_reason))
+                            break
                         # Whoever hangs up from here on has had the whole answer (DLV-6).
                         watching.cancel()
                         receipts = self._receipts([filed[each] for each in range(len(runs))])
-                        written += chunks.last(index, finish_reason, receipts)
+                        written.append(chunks.last(index, finish_reason, receipts))
                     else:
-                        written += chunks.finish(index, finish_reason)
-                else:
-                    written += chunks.piece(index, piece)
-                if written:
-                    await _write(request, answering, written, more=len(filed) < len(runs))
+                        if index not in begun and not piece.empty:
+                            written.append(chunks.role(index, piece))
+                            begun.add(index)
+                        written.append(chunks.piece(index, piece))
+                if part := b"".join(written):
+                    await _write(request, answering, part, more=len(filed) < len(runs))
+                if failure is not None:
+                    break
         except LedgerUnavailable:
             failure = errors.end_not_recorded(answering.first.request_id)
         if failure is None and len(filed) < len(runs):

@@ -13,7 +13,9 @@ import orjson
 
 from gateway.submission import Delta, Ended, ToolCallPiece
 
-Piece = tuple[int, Delta | Ended]
+Batch = Sequence[Delta | Ended]
+"""Pieces of one choice that are there at once, never none; Ended is the last of all."""
+Pieces = tuple[int, Batch]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,6 +26,10 @@ class Gathered:
     calls: dict[int, list[ToolCallPiece]] = field(default_factory=dict, repr=False)
     logprobs: list[Any] = field(default_factory=list, repr=False)
     ended: Ended | None = None
+
+    def take_all(self, pieces: Sequence[Delta | Ended]) -> None:
+        for piece in pieces:
+            self.take(piece)
 
     def take(self, piece: Delta | Ended) -> None:
         if isinstance(piece, Ended):
@@ -75,16 +81,16 @@ def _whole_call(pieces: Sequence[ToolCallPiece]) -> dict[str, Any]:
 
 
 async def merged(
-    deliveries: Sequence[AsyncIterator[Delta | Ended]],
-) -> AsyncGenerator[Piece, None]:
-    """Yield the pieces of all choices as they arrive, each with its choice's index.
+    deliveries: Sequence[AsyncIterator[Batch]],
+) -> AsyncGenerator[Pieces, None]:
+    """Yield the pieces of all choices as they arrive, each batch with its choice's index.
 
-    A choice is asked for its next piece only once its last one was taken. Of pieces that are there
-    at the same time the lower index comes first. Raises what a delivery raises.
+    A choice is asked for its next pieces only once its last ones were taken. Of pieces that are
+    there at the same time the lower index comes first. Raises what a delivery raises.
     """
     if len(deliveries) == 1:
-        async for piece in deliveries[0]:
-            yield 0, piece
+        async for batch in deliveries[0]:
+            yield 0, batch
         return
     waiting = {asyncio.ensure_future(_next(each)): i for i, each in enumerate(deliveries)}
     try:
@@ -92,9 +98,9 @@ async def merged(
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in sorted(done, key=waiting.__getitem__):
                 index = waiting.pop(task)
-                piece = task.result()
-                yield index, piece
-                if isinstance(piece, Delta):
+                batch = task.result()
+                yield index, batch
+                if isinstance(batch[-1], Delta):
                     waiting[asyncio.ensure_future(_next(deliveries[index]))] = index
     finally:
         for task in waiting:
@@ -102,5 +108,5 @@ async def merged(
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def _next(delivery: AsyncIterator[Delta | Ended]) -> Delta | Ended:
+async def _next(delivery: AsyncIterator[Batch]) -> Batch:
     return await anext(delivery)

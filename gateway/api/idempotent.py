@@ -1,7 +1,9 @@
 """Idempotency-Key on a call that runs something: one execution, however often sent (LED-5)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from gateway.api import errors
 from gateway.api.budget import is_budget_header

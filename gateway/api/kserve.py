@@ -14,7 +14,7 @@ import orjson
 from gateway.api import errors
 from gateway.api.answers import Receipts, usage_json
 from gateway.api.calls import Answering, Calls
-from gateway.api.choices import Piece
+from gateway.api.choices import Pieces
 from gateway.api.errors import Failure
 from gateway.api.forms import ChunkWriter, Finished, Form, Format
 from gateway.api.headers import encoding_problem
@@ -133,7 +133,7 @@ class Generate(Calls):
     ) -> Response | None:
         return await self.answer(request, answering)
 
-    async def whole(self, answering: Answering, pieces: AsyncIterator[Piece]) -> Response:
+    async def whole(self, answering: Answering, pieces: AsyncIterator[Pieces]) -> Response:
         response, form = await super().whole(answering, pieces), answering.form
         if response.code is not None or not isinstance(form, GenerateForm) or not form.asked.binary:
             return response

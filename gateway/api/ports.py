@@ -61,6 +61,10 @@ class Journey(Protocol):
         """Yields the answer's pieces as they arrive, then Ended once, with the durable receipt."""
         ...
 
+    def batches(self, run: "Run") -> AsyncIterator[Sequence[Delta | Ended]]:
+        """Yields the same, the pieces together that are there at once."""
+        ...
+
     async def cancel(self, run: "Run") -> None:
         """Passes on that the client went away."""
         ...

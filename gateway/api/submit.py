@@ -10,7 +10,7 @@ import orjson
 
 from gateway.api import errors
 from gateway.api.calls import Answering, Calls
-from gateway.api.choices import Piece, merged
+from gateway.api.choices import Pieces, merged
 from gateway.api.errors import Failure
 from gateway.api.http import Header, Request, Response
 from gateway.api.native import ID_LIMIT_CHARS, dossier_receipt_json
@@ -64,7 +64,7 @@ class Submit(Calls):
             shared=True,
             arrived_us=self._ports.clock.now_us(),
         )
-        pieces: AsyncIterator[Piece] = merged([self._ports.journey.deliver(kept.run)])
+        pieces: AsyncIterator[Pieces] = merged([self._ports.journey.batches(kept.run)])
         return await self.whole(answering, pieces)
 
     def _not_kept(self, tenant_id: str, request_id: str) -> Response:

@@ -2,7 +2,8 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gateway import telemetry
 from gateway.api.budget import Asked

@@ -8,7 +8,9 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from gateway.demo.traffic import Arrival
 from gateway.desk import Desk, Weighed

@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from gateway.demo.replay import Running, outcome_of
 from gateway.demo.traffic import Arrival
 from gateway.policy.values import Priority, Route
@@ -183,6 +185,6 @@ def outcomes_of(load: Load, seed: int) -> Callable[[Replica, Finished, Running],
             return usual
         degraded = running.weighed.decision.degraded_from is not None
         broken = degraded and drawn.random() < load.broken_schema_share
-        return replace(usual, schema_valid=not broken)
+        return msgspec.structs.replace(usual, schema_valid=not broken)
 
     return outcome

@@ -1,10 +1,9 @@
 """What an attempt has got so far, and the outcome that this makes of any way to end. Pure."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from gateway.providers.base import Call
 from gateway.providers.http_status import Verdict
@@ -253,7 +252,7 @@ class Answer:
         usage, _ = usage_of(self._running, **counted)
         # What came after the last running total is not in it.
         most = max(usage.output_tokens, self._deltas)
-        return msgspec.structs.replace(usage, output_tokens=most), "estimated"
+        return replace(usage, output_tokens=most), "estimated"
 
     def _convention(self) -> str | None:
         told = self._total or self._running

@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
 
 from gateway.policy.values import CapacitySnapshot, EndState, Priority, Route
 from gateway.providers.outcomes import Outcome
+from gateway.quiet import Quiet
 from gateway.submission import Delta, Message, Parameters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Quiet, frozen=True, kw_only=True, gc=False):
     """One attempt as a provider needs it. The messages live only as long as the attempt."""
+
+    UNSHOWN: ClassVar[frozenset[str]] = frozenset({"messages", "schema", "tools_json"})
 
     attempt_id: str
     route: Route
@@ -20,10 +22,10 @@ class Call:
     priority: Priority
     input_tokens: int
     max_output_tokens: int
-    messages: tuple[Message, ...] = field(repr=False)
-    schema: dict[str, object] | None = field(default=None, repr=False)
-    tools_json: str | None = field(default=None, repr=False)
-    parameters: Parameters = field(default_factory=Parameters)
+    messages: tuple[Message, ...]
+    schema: dict[str, object] | None = None
+    tools_json: str | None = None
+    parameters: Parameters = Parameters()
     ignore_eos: bool = False
     seed: int | None = None
     without: frozenset[str] = frozenset()  # optional parameters that the provider refused (RTY-2)

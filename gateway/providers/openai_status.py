@@ -4,10 +4,10 @@ Only an end that it states is one: a request that still runs, that it doesn't kn
 gives no counts stays an unknown. The text of the answer is not looked at.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
 from gateway.providers.openai_shapes import read_chunk
 from gateway.providers.outcomes import Cancelled, Completed, Failed, Outcome

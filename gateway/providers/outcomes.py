@@ -3,21 +3,20 @@
 A time-out is `Unknown`, never `Failed`: the caller stopped waiting, nothing more is known.
 """
 
-from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway.policy.values import EndState
+from gateway.quiet import Quiet
 from ledger.quantiles import nearest_rank_index
 from ledger.rates import Usage
 
 UsageSource = Literal["counted", "provider", "estimated"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InterTokenLatency:
+class InterTokenLatency(Quiet, frozen=True, kw_only=True, gc=False):
     """The gaps between one attempt's output tokens, summed up; µs."""
 
     mean_us: int  # rounded down
@@ -46,8 +45,7 @@ def inter_token_latency(gaps: NDArray[np.int64], a_us: float = 1.0) -> InterToke
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timings:
+class Timings(Quiet, frozen=True, kw_only=True, gc=False):
     """Measured phases of one attempt, in µs. None: not known.
 
     first_decode_us is 0 where the engine emits the first token at the end of the iteration that
@@ -64,8 +62,7 @@ class Timings:
     itl: InterTokenLatency | None = None  # None, too, for fewer than two output tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Quiet, frozen=True, kw_only=True, gc=False):
     """How an attempt ended, with what it is known to have used until then. One of five kinds."""
 
     status: ClassVar[EndState]
@@ -74,18 +71,16 @@ class Outcome:
     usage_convention: str | None = None  # of ledger.usage; None: the gateway's own count
     service_tier: str = ""  # the provider's word for where it ran; "": it said none
     provider_request_id: str | None = None
-    timings: Timings = field(default_factory=Timings)
+    timings: Timings = Timings()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed(Outcome):
+class Completed(Outcome, frozen=True, kw_only=True, gc=False):
     status: ClassVar[EndState] = "completed"
     finish_reason: Literal["stop", "length", "tool_calls"]
     schema_valid: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected(Outcome):
+class Rejected(Outcome, frozen=True, kw_only=True, gc=False):
     """The provider refused before running it: of the accepted request, a failure.
 
     `refused_parameters` are the optional parameters of the call that it refused with 400 or 422;
@@ -98,15 +93,13 @@ class Rejected(Outcome):
     refused_parameters: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed(Outcome):
+class Failed(Outcome, frozen=True, kw_only=True, gc=False):
     status: ClassVar[EndState] = "failed"
     reason: str
     retryable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cancelled(Outcome):
+class Cancelled(Outcome, frozen=True, kw_only=True, gc=False):
     """Cancelled, and the backend said so. A cancel that nobody acknowledged is `Unknown`.
 
     `sent` False: its backend never had the request, so nothing ran and nothing is owed.
@@ -117,8 +110,7 @@ class Cancelled(Outcome):
     sent: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown(Outcome):
+class Unknown(Outcome, frozen=True, kw_only=True, gc=False):
     status: ClassVar[EndState] = "unknown"
     reason: str
 

@@ -5,9 +5,9 @@ Texts of errors are never kept: they may quote the prompt (SEC-1).
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from gateway.quiet import Quiet
 from gateway.submission import ToolCallPiece
 from ledger.rates import Meters, Usage
 from ledger.usage import Convention, normalise
@@ -44,8 +44,7 @@ _HTTP_STATUS = re.compile(r"[1-5][0-9]{2}")
 _ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
+class Reported(Quiet, frozen=True, kw_only=True, gc=False):
     """Usage as a server reported it; None: that count is missing or no count.
 
     `convention` is how it counts (ledger.usage), `meters` are further counts inside these three.
@@ -59,38 +58,36 @@ class Reported:
     service_tier: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(Quiet, frozen=True, kw_only=True, gc=False):
     """One chunk: `deltas` tokens' worth came with it, at least; `text` of it may be shown.
 
     `version` is the model's version, where the server says with each chunk which one it is.
     """
 
+    UNSHOWN: ClassVar[frozenset[str]] = frozenset({"text", "logprobs_json"})
+
     provider_id: str | None = None
-    text: str = field(default="", repr=False)
+    text: str = ""
     deltas: int = 0
     finish_reason: str | None = None
     reported: Reported | None = None
     choices: int = 0
     tool_calls: tuple[ToolCallPiece, ...] = ()
-    logprobs_json: str | None = field(default=None, repr=False)
+    logprobs_json: str | None = None
     version: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(Quiet, frozen=True, kw_only=True, gc=False):
     """The [DONE] mark."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamError:
+class StreamError(Quiet, frozen=True, kw_only=True, gc=False):
     """An error object inside a 200 answer. `temporary`: another attempt may pass."""
 
     temporary: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Garbage:
+class Garbage(Quiet, frozen=True, kw_only=True, gc=False):
     """Data that is no JSON object, or one that can't be part of an answer."""
 
 

@@ -6,7 +6,7 @@ servers do: the last event counts also where the blank line after it is missing,
 also without data (Dynamo).
 """
 
-from dataclasses import dataclass
+from gateway.quiet import Quiet
 
 LINE_LIMIT_BYTES = 1 << 20
 EVENT_LIMIT_BYTES = 1 << 20
@@ -17,8 +17,7 @@ class StreamTooLarge(Exception):
     """One line or event of the stream is over its limit; the message names which and how much."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SseEvent:
+class SseEvent(Quiet, frozen=True, kw_only=True, gc=False):
     """One event: its name (`message` where the stream gave none) and its data, blank of an
     `error` alone."""
 

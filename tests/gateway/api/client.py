@@ -78,6 +78,10 @@ class SmallJourney:
                 raise piece
             yield piece
 
+    async def batches(self, run: Run) -> AsyncIterator[list[Delta | Ended]]:
+        async for piece in self.deliver(run):
+            yield [piece]
+
     async def cancel(self, run: Run) -> None:
         self.cancelled.set()
 

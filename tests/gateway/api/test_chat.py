@@ -1,8 +1,7 @@
 """POST /v1/chat/completions over a journey that does as it is told (DLV-1, DLV-2, DLV-5, DLV-6)."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from gateway.submission import Delta, Refusal
 from ledger.errors import LedgerUnavailable
