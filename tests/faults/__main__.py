@@ -73,8 +73,11 @@ def say(report: Report, seconds: float) -> None:
     statuses = ", ".join(
         f"{status}: {count:,}" for status, count in sorted(report.statuses.items())
     )
-    print(f"{report.requests:,} requests, {report.receipts_told:,} receipts told, "
-          f"{report.broken_off:,} broken off, the longest exchange {report.longest_s:.1f} s; {statuses}")  # fmt: skip
+    print(
+        f"{report.requests:,} requests, {report.receipts_told:,} receipts told, "
+        f"{report.broken_off:,} broken off, the longest exchange {report.longest_s:.1f} s; "
+        f"{statuses}"
+    )
     for what, count in sorted(report.notes.items()):
         print(f"{what}: {count:,}")
     print(f"{report.rows:,} rows in the chain")

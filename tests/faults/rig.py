@@ -291,12 +291,17 @@ class Rig:
 
 
 @contextlib.asynccontextmanager
-async def rigged(template: Path, folder: Path, *, disk: bool = True) -> AsyncIterator[Rig]:
-    """A running rig over a copy of a migrated ledger; `disk`: one that can be made to fail."""
+async def rigged(
+    template: Path, folder: Path, *, disk: bool = True, keep_alive: bool = False
+) -> AsyncIterator[Rig]:
+    """A running rig over a copy of a migrated ledger.
+
+    `disk`: one that can be made to fail. `keep_alive`: clients use their connections again.
+    """
     ledger = folder / "ledger.sqlite3"
     shutil.copyfile(template, ledger)
     listening = socket.create_server(("127.0.0.1", 0), backlog=2_048)
-    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
     async with aiohttp.ClientSession(connector=connector) as session:
         rig = Rig(
             ledger=ledger, keys={}, disk=Disk(ledger) if disk else None,

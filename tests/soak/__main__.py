@@ -1,0 +1,65 @@
+"""`python -m tests.soak [--minutes 10] [--seed S]`: an hour in virtual time, then minutes for real.
+
+Prints its seed and what it saw; exit 1, with what is wrong, where memory grows by a MB or more in
+ten minutes, descriptors or the write-ahead log grow, or anything of the ledger doesn't hold.
+"""
+
+import argparse
+import asyncio
+import os
+import resource
+import secrets
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+import django
+
+django.setup()
+
+from tests.ledger_fixtures import migrate_ledger, without_log  # noqa: E402 - Django comes first
+from tests.soak.judging import problems, said  # noqa: E402
+from tests.soak.real import soak  # noqa: E402
+from tests.soak.virtual import hour  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--warm-up", type=float, default=180.0, help="seconds at the rate before")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--directory", type=Path, help="where the ledgers are; memory is fastest")
+    options = parser.parse_args()
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    print(f"seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+        folder = Path(directory)
+        template = folder / "template.sqlite3"
+        migrate_ledger(template)
+        without_log(template)
+        virtual = folder / "virtual.sqlite3"
+        virtual.write_bytes(template.read_bytes())
+        begun = time.monotonic()
+        found = hour(virtual, seed)
+        took_s = time.monotonic() - begun
+        virtual.unlink()
+        print(f"an hour of {found.arrivals:,} arrivals in {took_s:.0f} s: {found.statuses}; "
+              f"{found.rows:,} rows, chain valid, nothing held", flush=True)  # fmt: skip
+        soaked = asyncio.run(
+            soak(
+                template, folder, seed=seed, minutes=options.minutes, warm_up_s=options.warm_up,
+                capacity_s=20.0, tell=lambda line: print(line, flush=True),
+            )
+        )  # fmt: skip
+    print("\n".join(said(soaked)))
+    wrong = problems(soaked, memory=True)
+    print("\n".join(f"FOUND {line}" for line in wrong) or "nothing found")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""The short form of the soak: everything but memory's slope, for which it takes minutes."""
+
+import asyncio
+
+from tests.soak.judging import problems
+from tests.soak.real import ENDING, Soaked, soak
+from tests.soak.virtual import hour
+from tests.soak.watch import Sample, slope_kib
+
+SEED = 20261130
+
+
+def test_minutes_of_virtual_traffic_with_faults_lose_nothing_and_hold_nothing(ledger_path):
+    """LED-1, LED-6, LED-7: each arrival has one receipt, sums tie out, the chain is valid."""
+    found = hour(ledger_path, SEED, arrivals_limit=400)
+    assert found.arrivals == 400
+    assert {"completed", "failed", "rejected", "cancelled"} >= set(found.statuses)
+    assert found.statuses["failed"] > 0
+
+
+def test_seconds_of_real_traffic_with_faults_lose_nothing_and_stay_within_bounds(
+    ledger_template, tmp_path
+):
+    soaked = asyncio.run(
+        soak(ledger_template, tmp_path, seed=SEED, minutes=4 / 60, warm_up_s=1, capacity_s=1,
+             plans=ENDING, sample_s=0.5)
+    )  # fmt: skip
+    assert soaked.receipts > 10
+    assert problems(soaked, memory=False) == []
+
+
+def test_memory_that_grows_is_told_from_memory_that_varies():
+    def samples(sizes):
+        return [
+            Sample(at_s=float(at), resident_kib=size, descriptors=9, log_bytes=0, requests=0)
+            for at, size in enumerate(sizes)
+        ]
+
+    assert slope_kib(samples([100, 102, 104, 106]), 600.0) == 1_200.0
+    assert slope_kib(samples([100, 104, 100, 104, 100]), 600.0) == 0.0
+    grown = Soaked(seed=1, samples=[*samples([100, 110, 120]), *samples([120])])
+    assert problems(grown, memory=True) == ["memory grows by 6,000 KiB in ten minutes"]
+    assert problems(grown, memory=False) == []
