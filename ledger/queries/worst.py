@@ -6,7 +6,7 @@ from collections import Counter
 from ledger.queries.means import Measured
 from ledger.slo import SloDefinition, judge
 
-SAMPLE_LIMIT = 5_000  # receipts, the newest of the window: enough to name the worst
+SAMPLE_LIMIT = 2_000  # receipts, the newest of the window: enough to name the worst
 ARMS_LIMIT = 200_000  # receipts of a release since its step began
 
 _NEWEST = (
