@@ -90,6 +90,7 @@ def _litellm(folder: Path, port: int, upstream: int) -> Start:
 
 
 def _portkey(folder: Path, port: int, upstream: int) -> Start:
+    # Its pins hold @hono/node-server back: with newer ones its streams fail (its issue 1389).
     script = HOME / "portkey" / "node_modules" / "@portkey-ai" / "gateway" / "build"
     return Start(
         command=["node", str(script / "start-server.js"), f"--port={port}", "--headless"],
