@@ -9,6 +9,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -126,8 +127,8 @@ class Driver:
         book, now_us = self._desk.book, self._clock.now_us
         outcome = await outcome_of(
             run, leg, provider, now_us,
-            sent=lambda at_us: book.sent(leg.hold, at_us),
-            piece=lambda delta: self._piece(run, leg, delta),
+            sent=partial(book.sent, leg.hold),
+            piece=partial(self._piece, run, leg),
         )  # fmt: skip
         self._ended(run, leg, outcome)
 

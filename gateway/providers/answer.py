@@ -22,8 +22,8 @@ from gateway.providers.said import (
     FINISH_UNKNOWN,
     FINISHED,
     NOT_FINISHED,
+    Chunk,
     Done,
-    Garbage,
     Reported,
     Said,
     StreamError,
@@ -96,15 +96,18 @@ class Answer:
 
     def take(self, said: Said, now_us: int) -> Delta | None:
         """Add one event; return the piece of the answer that it brought."""
+        if isinstance(said, Chunk):
+            return self._took(said, now_us)
         if isinstance(said, Done):
             self.done = True
             return None
         if isinstance(said, StreamError):
             self.fail(STREAM_ERROR, temporary=said.temporary)
             return None
-        if isinstance(said, Garbage):
-            self.fail(GARBAGE)
-            return None
+        self.fail(GARBAGE)
+        return None
+
+    def _took(self, said: Chunk, now_us: int) -> Delta | None:
         if self._version is not None and said.version not in (None, self._version):
             self.fail(MODEL_CHANGED, temporary=False)
             return None
@@ -126,7 +129,7 @@ class Answer:
         return Delta(
             text=said.text,
             tokens=said.deltas,
-            tool_calls=tuple(map(self._identified, said.tool_calls)),
+            tool_calls=tuple(map(self._identified, said.tool_calls)) if said.tool_calls else (),
             logprobs_json=said.logprobs_json,
         )
 

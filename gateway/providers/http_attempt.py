@@ -6,6 +6,7 @@ did not take, is rejected. Redirects are not followed and no proxy of the enviro
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
@@ -80,7 +81,8 @@ class HttpAttempt:
         self._cancel_reason: str | None = None
         self._cancel_sent_us = 0
         self._over = False
-        self._events: asyncio.Queue[Delta | Outcome | Exception] = asyncio.Queue()
+        self._arrived: deque[Delta | Outcome | Exception] = deque()
+        self._reader: asyncio.Future[None] | None = None  # of `events`, while it has nothing to do
         self.task = asyncio.create_task(self._exchange(), name=f"attempt {call.attempt_id}")
         # Also of a task that was cancelled before it ran at all, and of one with a fault.
         self.task.add_done_callback(self._task_ended)
@@ -89,12 +91,15 @@ class HttpAttempt:
         """Yield the pieces as they arrive, then the outcome. Left early, the request is closed."""
         try:
             while True:
-                event = await self._events.get()
-                if isinstance(event, Exception):
-                    raise event
-                yield event
-                if isinstance(event, Outcome):
-                    return
+                while self._arrived:
+                    event = self._arrived.popleft()
+                    if isinstance(event, Exception):
+                        raise event
+                    yield event
+                    if isinstance(event, Outcome):
+                        return
+                self._reader = asyncio.get_running_loop().create_future()
+                await self._reader
         finally:
             if not self._over:
                 self.task.cancel()
@@ -111,14 +116,19 @@ class HttpAttempt:
             return
         if isinstance(fault, Exception):
             self._over = True
-            self._events.put_nowait(fault)
+            self._put(fault)
         else:
             self._end(self._stopped())
 
     def _end(self, outcome: Outcome) -> None:
         if not self._over:
             self._over = True
-            self._events.put_nowait(outcome)
+            self._put(outcome)
+
+    def _put(self, event: Delta | Outcome | Exception) -> None:
+        self._arrived.append(event)
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
     def _stopped(self) -> Outcome:
         if self._cancel_reason is None:
@@ -240,7 +250,7 @@ class HttpAttempt:
         for event in events:
             piece = self._answer.take(read(event), now_us)
             if piece is not None:
-                self._events.put_nowait(piece)
+                self._put(piece)
             if self._answer.over:
                 return
 

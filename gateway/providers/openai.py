@@ -12,7 +12,7 @@ from gateway.providers.http_exchange import OPTIONAL, Exchange
 from gateway.providers.http_provider import HttpProvider
 from gateway.providers.openai_address import Backend, backend_of
 from gateway.providers.openai_request import request_fields
-from gateway.providers.openai_shapes import read_event
+from gateway.providers.openai_shapes import EventReader
 from gateway.providers.openai_status import chat_outcome, response_outcome
 from gateway.providers.outcomes import Outcome
 from ledger.usage import convention_of
@@ -33,7 +33,7 @@ class OpenAIProvider(HttpProvider[Backend]):
         return Exchange(
             content=orjson.dumps(fields),
             optional=OPTIONAL.intersection(fields),
-            read=lambda event: read_event(event, convention),
+            read=EventReader(convention),
             answer=Answer(call),
             # Where the backend can be asked, it is asked by the id in the body.
             named_by_header=backend.asks is None,

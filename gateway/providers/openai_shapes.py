@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
 from gateway.providers.said import (
     Chunk,
@@ -28,6 +29,8 @@ DONE = b"[DONE]"
 CHAT = convention_of("openai-chat")
 TOOL_CALLS_LIMIT = 128
 NAME_LIMIT_CHARS = 256  # of a called function, and of a call's id
+LESSONS_LIMIT = 4  # how many chunks of an answer are tried as the pattern of the others
+PROBE = "\ue000 a text that no backend sends, and of more than one token \ue000"
 
 
 def read_event(event: SseEvent, convention: Convention = CHAT) -> Said:
@@ -46,6 +49,57 @@ def read_event(event: SseEvent, convention: Convention = CHAT) -> Said:
     if error is not None:
         return StreamError(temporary=temporary(error))
     return read_chunk(body, convention)
+
+
+class EventReader:
+    """Reads the events of one answer, each as `read_event` does.
+
+    A backend's chunks mostly differ in their text alone. What stands around it is learned from one
+    of them, and the next one that begins and ends with it is read by its text: a JSON text whose
+    string is replaced by another string says the same but for that string. That it is the text's
+    own place is proven with a text of our own before it is relied on.
+    """
+
+    def __init__(self, convention: Convention = CHAT) -> None:
+        self._convention = convention
+        self._before = self._after = b""
+        self._like: Chunk | None = None
+        self._lessons = LESSONS_LIMIT
+
+    def __call__(self, event: SseEvent) -> Said:
+        """Return what one event says."""
+        like, data = self._like, event.data
+        if like is not None and event.name != "error":
+            before, after = self._before, self._after
+            if data.startswith(before) and data.endswith(after):
+                text = _string(data[len(before) : len(data) - len(after)])
+                if text:
+                    return replace(like, text=text)
+        said = read_event(event, self._convention)
+        if self._lessons and isinstance(said, Chunk) and said.text and event.name != "error":
+            self._lessons -= 1
+            self._learn(data, said)
+        return said
+
+    def _learn(self, data: bytes, said: Chunk) -> None:
+        before, found, after = data.partition(orjson.dumps(said.text))
+        plain = said.deltas == 1 and not (said.reported or said.finish_reason or said.tool_calls)
+        if not found or not plain or said.logprobs_json is not None:
+            return
+        probed = SseEvent(name="message", data=before + orjson.dumps(PROBE) + after)
+        if read_event(probed, self._convention) == replace(said, text=PROBE):
+            self._before, self._after, self._like = before, after, said
+
+
+def _string(literal: bytes) -> str | None:
+    """Return the text of one JSON string and nothing else; None where it isn't one."""
+    if literal[:1] != b'"':
+        return None
+    try:
+        found = orjson.loads(literal)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, str) and literal.endswith(b'"') else None
 
 
 def read_chunk(body: dict[str, Any], convention: Convention = CHAT) -> Chunk | Garbage:

@@ -43,6 +43,8 @@ class SseReader:
         Raises StreamTooLarge where a line is over LINE_LIMIT_BYTES or an event's data over
         EVENT_LIMIT_BYTES; the reader is of no use afterwards.
         """
+        if self._between_events and data.endswith(b"\n\n") and b"\r" not in data:
+            return self._whole_events(data)
         if self._after_cr and data:
             self._after_cr = False
             if data[0] == 0x0A:
@@ -61,6 +63,28 @@ class SseReader:
         events: list[SseEvent] = []
         for line in lines:
             self._line(line.rstrip(b"\r\n"), events)
+        return events
+
+    @property
+    def _between_events(self) -> bool:
+        return not (self._part_bytes or self._data or self._name or self._after_cr)
+
+    def _whole_events(self, data: bytes) -> list[SseEvent]:
+        """Return the events of bytes that begin and end between events: what servers mostly send.
+
+        An event of one line of data is taken as it is, any other one read line by line.
+        """
+        events: list[SseEvent] = []
+        for block in data[:-2].split(b"\n\n"):
+            plain = block.startswith(b"data: ") and b"\n" not in block
+            if plain and len(block) <= LINE_LIMIT_BYTES:
+                self._at_start = False
+                if block[6:].strip():
+                    events.append(SseEvent(name="message", data=block[6:]))
+                continue
+            for line in block.split(b"\n"):
+                self._line(line, events)
+            self._line(b"", events)
         return events
 
     def end(self) -> list[SseEvent]:

@@ -1,0 +1,92 @@
+"""What is read in a shorter way says the same as what is read in full (DLV-5, PRV-2)."""
+
+import json
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.providers.openai_shapes import PROBE, EventReader, read_event
+from gateway.providers.said import Chunk, Done
+from gateway.providers.sse_reader import SseEvent, SseReader
+
+TEXTS = st.one_of(
+    st.sampled_from(["a", "id", "stop", "", '"', "\\", "é", "☃", "\n", "delta", " mote", PROBE]),
+    st.text(max_size=6),
+)
+WRITERS = st.sampled_from(
+    [
+        orjson.dumps,
+        lambda body: json.dumps(body).encode(),
+        lambda body: json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
+        lambda body: json.dumps(body, sort_keys=True, indent=1).replace("\n", " ").encode(),
+    ]
+)
+DELTAS = st.one_of(
+    st.builds(lambda text: {"content": text}, TEXTS),
+    st.builds(lambda text: {"role": "assistant", "content": text}, TEXTS),
+    st.builds(lambda text, thought: {"content": text, "reasoning": thought}, TEXTS, TEXTS),
+    st.builds(lambda text: {"tool_calls": [{"function": {"arguments": text}}]}, TEXTS),
+    st.builds(lambda text: {"content": [{"type": "text", "text": text}]}, TEXTS),
+)
+CHOICES = st.builds(
+    lambda delta, finish, logprobs: {
+        "index": 0, "delta": delta, "finish_reason": finish, "logprobs": logprobs,
+    },
+    DELTAS,
+    st.sampled_from([None, None, None, "stop"]),
+    st.sampled_from([None, None, {"content": [{"token": "a"}]}]),
+)  # fmt: skip
+BODIES = st.one_of(
+    st.builds(
+        lambda id, choice, usage: {"id": id, "choices": [choice], "usage": usage},
+        st.sampled_from(["a", "chatcmpl-1"]),
+        CHOICES,
+        st.sampled_from([None, {"prompt_tokens": 3, "completion_tokens": 1}]),
+    ),
+    st.builds(lambda text: {"choices": [{"message": {"content": text}}]}, TEXTS),
+    st.builds(lambda text: {"error": {"message": text}}, TEXTS),
+)
+LITERALS = st.one_of(
+    st.sampled_from([b'"a"', b'"a","b":"c"', b'""', b"1", b'"\\ud800"', b'"\xff"', b' "a" ']),
+    TEXTS.map(orjson.dumps),
+)
+
+
+@given(st.lists(BODIES, max_size=12), WRITERS)
+def test_chunks_that_are_read_by_their_text_say_what_they_say_in_full(bodies, write):
+    events = [SseEvent(name="message", data=write(body)) for body in bodies]
+    reader = EventReader()
+    assert [reader(event) for event in events] == [read_event(event) for event in events]
+
+
+@given(st.lists(LITERALS, max_size=12))
+def test_whatever_stands_in_the_texts_place_is_read_as_in_full(literals):
+    begun = [b'{"choices":[{"delta":{"content":%b}}]}' % each for each in (b'"x"', *literals)]
+    events = [SseEvent(name="message", data=data) for data in begun]
+    reader = EventReader()
+    assert [reader(event) for event in events] == [read_event(event) for event in events]
+
+
+def test_the_text_of_a_learned_chunk_is_not_looked_for_in_an_error_or_the_end():
+    reader, data = EventReader(), b'{"choices":[{"delta":{"content":"x"}}]}'
+    assert isinstance(reader(SseEvent(name="message", data=data)), Chunk)
+    assert reader(SseEvent(name="error", data=data)) == read_event(
+        SseEvent(name="error", data=data)
+    )
+    assert reader(SseEvent(name="message", data=b"[DONE]")) == Done()
+
+
+LINES = st.sampled_from(
+    [b"data: a", b"data: ", b"data:b", b"data", b"data:  c ", b": note", b"event: error", b"id: 1",
+     b"error: e", b"", b"", b"\r", b"data: d\r", b"\xef\xbb\xbfdata: f"]
+)  # fmt: skip
+
+
+@given(st.lists(st.lists(LINES, max_size=6), max_size=5))
+def test_a_stream_read_in_parts_of_whole_events_is_the_stream_read_byte_by_byte(parts):
+    written = [b"\n".join((*lines, b"", b"")) for lines in parts]
+    at_once, slowly = SseReader(), SseReader()
+    found = [event for part in written for event in at_once.feed(part)] + at_once.end()
+    each = [bytes([byte]) for byte in b"".join(written)]
+    assert found == [event for byte in each for event in slowly.feed(byte)] + slowly.end()
