@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from benchmarks.peers.judging import MANY, ONE, PACED_32, summary_of, verdicts
+from benchmarks.peers.judging import BURST, MANY, ONE, PACED_32, summary_of, verdicts
 from benchmarks.peers.summing import ratio
 from benchmarks.peers.values import OURS, SIMULATED, UPSTREAM, Load, Results, Summary
 
@@ -54,7 +54,7 @@ def replaced(page: str, block: str, begins: str = BEGINS, ends: str = ENDS) -> s
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a markdown table; every column but the first two words' is right-aligned figures."""
+    """Return a markdown table."""
     lines = [f"| {' | '.join(headings)} |", f"|{' --- |' * len(headings)}"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join(lines)
@@ -75,6 +75,7 @@ Of = Callable[[Summary], float | None]
 RATIOS: tuple[tuple[str, str, Of], ...] = (
     ("requests/s at 32", MANY, lambda each: each.requests_per_s),
     ("CPU a request at 32", MANY, lambda each: each.cpu_us),
+    ("streams/s at 16", BURST, lambda each: each.requests_per_s),
     ("added p50 at 1", ONE, lambda each: each.added_p50_ms),
     ("added p99 at 1", ONE, lambda each: each.added_p99_ms),
     ("first token added, 32 paced, p50", PACED_32, lambda each: each.added_first_p50_ms),
@@ -147,6 +148,10 @@ def _rows(results: Results, load: Load) -> Iterator[Sequence[str]]:
     for gateway in results.gateways:
         found = summary_of(results, gateway.key, load.name)
         if found is None:
+            failed = sum(each.failed for each in gateway.cells.get(load.name, ()) if each)
+            if failed:
+                blanks = ("–",) * (len(_headings(load)) - 2)
+                yield (gateway.title, *blanks, f"all {failed:,}")
             continue
         low, high = found.spread
         times: tuple[float | None, ...] = (found.added_first_p50_ms, found.added_first_p99_ms)

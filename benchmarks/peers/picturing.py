@@ -9,7 +9,7 @@ from benchmarks.peers.paging import Of, number
 from benchmarks.peers.values import OURS, SIMULATED, UPSTREAM, Results
 
 WIDTH = 760
-LABEL, BAR, ROW, HEAD = 190, 430, 22, 44
+LABEL, BAR, ROW, HEAD = 214, 420, 22, 44
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#1b1f24}.t{font-weight:600}.m{fill:#57606a}"
     ".b{fill:#8c959f}.o{fill:#0b5fa5}.l{stroke:#d0d7de}"

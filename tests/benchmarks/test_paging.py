@@ -26,6 +26,12 @@ def test_a_peer_that_was_not_measured_is_named_with_its_reason():
     assert "| Other |" not in page
 
 
+def test_a_load_that_a_gateway_never_answered_whole_is_a_row_with_its_failures():
+    broken = runs.cell(whole=0, failed=17, p50_ms=None)
+    page = figures(runs.results(runs.gateway("other", {"many": (broken,)})))
+    assert "| Other | – | – | – | – | – | – | – | all 17 |" in page
+
+
 def test_a_figure_that_was_never_measured_is_a_dash():
     lame = runs.gateway(OURS, {"one": (runs.cell(p99_ms=None, cpu_us=None),)})
     (row,) = [
