@@ -1,6 +1,5 @@
 """What the measured is held against: each target with what was wanted and what was found. Pure."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.peers.summing import ratio, summary
@@ -34,57 +33,58 @@ def summary_of(results: Results, key: str, load: str) -> Summary | None:
 
 def verdicts(results: Results) -> list[Verdict]:
     """Return every target with its verdict, ratios first."""
-    return list(_verdicts(results))
 
+    def of(load: str, name: str, key: str = OURS) -> float | None:
+        return figure(summary_of(results, key, load), name)
 
-def _verdicts(results: Results) -> Iterator[Verdict]:
-    def found(load: str, key: str = OURS) -> Summary | None:
-        return summary_of(results, key, load)
-
-    one, many, burst = found(ONE), found(MANY), found(BURST)
-    slow, wide = found(PACED_32), found(PACED_128)
-    their_one, their_many = found(ONE, LITELLM), found(MANY, LITELLM)
-    yield _least(
-        "requests/s at 32 connections, times LiteLLM's",
-        ratio(many and many.requests_per_s, their_many and their_many.requests_per_s),
-        RATE_TIMES,
-        "×",
-    )
-    yield _most(
-        "added p50 at 1 connection, as a share of LiteLLM's",
-        ratio(one and one.added_p50_ms, their_one and their_one.added_p50_ms),
-        ADDED_SHARE,
-        "",
-        places=3,
-    )
-    yield _least("requests/s in front of an HTTP upstream", many and many.requests_per_s, 3_500, "")
-    simulated = found(MANY, SIMULATED)
-    yield _least("requests/s on the simulator", simulated and simulated.requests_per_s, 5_000, "")
-    yield _most("added p50 at 1 connection", one and one.added_p50_ms, 1, " ms")
-    yield _most("added p99 at 1 connection", one and one.added_p99_ms, 4, " ms")
-    yield _least(
-        "whole streams of 51 chunks a second at 16 connections",
-        burst and burst.requests_per_s,
-        1_000,
-        "",
-    )
-    yield _most(
-        "first token added, 32 paced streams, p50", slow and slow.added_first_p50_ms, 0.7, " ms"
-    )
-    yield _most(
-        "first token added, 32 paced streams, p99", slow and slow.added_first_p99_ms, 5, " ms"
-    )
-    yield _most(
-        "first token added, 128 paced streams, p50", wide and wide.added_first_p50_ms, 7, " ms"
-    )
     ours = results.gateway(OURS)
-    yield _most("resident memory before vocabularies", results.rss_before_mb, RSS_BEFORE_MB, " MB")
-    yield _most("resident memory with two vocabularies", ours and ours.rss_mb, RSS_MB, " MB")
-    yield _most("from its command to its first answer", ours and ours.start_s, READY_S, " s")
+    rate, added, first = "requests_per_s", "added_p50_ms", "added_first_p50_ms"
+    return [
+        _least(
+            "requests/s at 32 connections, times LiteLLM's",
+            ratio(of(MANY, rate), of(MANY, rate, LITELLM)),
+            RATE_TIMES,
+            "×",
+        ),
+        _most(
+            "added p50 at 1 connection, as a share of LiteLLM's",
+            ratio(of(ONE, added), of(ONE, added, LITELLM)),
+            ADDED_SHARE,
+            "",
+            places=3,
+        ),
+        _least("requests/s in front of an HTTP upstream", of(MANY, rate), 3_500, ""),
+        _least("requests/s on the simulator", of(MANY, rate, SIMULATED), 5_000, ""),
+        _most("added p50 at 1 connection", of(ONE, added), 1, " ms"),
+        _most("added p99 at 1 connection", of(ONE, "added_p99_ms"), 4, " ms"),
+        _least("whole streams of 51 chunks a second at 16 connections", of(BURST, rate), 1_000, ""),
+        _most("first token added, 32 paced streams, p50", of(PACED_32, first), 0.7, " ms"),
+        _most(
+            "first token added, 32 paced streams, p99",
+            of(PACED_32, "added_first_p99_ms"),
+            5,
+            " ms",
+        ),
+        _most("first token added, 128 paced streams, p50", of(PACED_128, first), 7, " ms"),
+        _most("resident memory before vocabularies", results.rss_before_mb, RSS_BEFORE_MB, " MB"),
+        _most(
+            "resident memory with two vocabularies", ours.rss_mb if ours else None, RSS_MB, " MB"
+        ),
+        _most(
+            "from its command to its first answer", ours.start_s if ours else None, READY_S, " s"
+        ),
+    ]
+
+
+def figure(summary: Summary | None, name: str) -> float | None:
+    """Return one of a summary's figures by its name; None of none."""
+    found: float | None = None if summary is None else getattr(summary, name)
+    return found
 
 
 def _least(what: str, value: float | None, limit: float, unit: str) -> Verdict:
-    return _verdict(what, value, f"at least {limit:,.0f}{unit}", unit, value and value >= limit)
+    met = None if value is None else value >= limit
+    return _verdict(what, value, f"at least {limit:,.0f}{unit}", unit, met)
 
 
 def _most(what: str, value: float | None, limit: float, unit: str, *, places: int = 2) -> Verdict:
@@ -94,14 +94,9 @@ def _most(what: str, value: float | None, limit: float, unit: str, *, places: in
 
 
 def _verdict(
-    what: str,
-    value: float | None,
-    wanted: str,
-    unit: str,
-    met: bool | float | None,
-    places: int = 2,
+    what: str, value: float | None, wanted: str, unit: str, met: bool | None, places: int = 2
 ) -> Verdict:
     text = "not measured"
     if value is not None:
         text = f"{value:,.0f}{unit}" if abs(value) >= 100 else f"{value:,.{places}f}{unit}"
-    return Verdict(what=what, wanted=wanted, found=text, met=None if value is None else bool(met))
+    return Verdict(what=what, wanted=wanted, found=text, met=met)

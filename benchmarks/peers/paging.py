@@ -1,10 +1,10 @@
 """The results as markdown: ratios, targets, tables. Pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from benchmarks.peers.judging import BURST, MANY, ONE, PACED_32, summary_of, verdicts
+from benchmarks.peers.judging import BURST, MANY, ONE, PACED_32, figure, summary_of, verdicts
 from benchmarks.peers.summing import ratio
-from benchmarks.peers.values import OURS, SIMULATED, UPSTREAM, Load, Results, Summary
+from benchmarks.peers.values import OURS, SIMULATED, UPSTREAM, Load, Results
 
 BEGINS = "<!-- figures: written by `make bench` -->"
 ENDS = "<!-- /figures -->"
@@ -71,21 +71,21 @@ def _times(value: float | None) -> str:
     return "–" if value is None else f"{number(value, 1 if value >= 10 else 2)} ×"
 
 
-Of = Callable[[Summary], float | None]
-RATIOS: tuple[tuple[str, str, Of], ...] = (
-    ("requests/s at 32", MANY, lambda each: each.requests_per_s),
-    ("CPU a request at 32", MANY, lambda each: each.cpu_us),
-    ("streams/s at 16", BURST, lambda each: each.requests_per_s),
-    ("added p50 at 1", ONE, lambda each: each.added_p50_ms),
-    ("added p99 at 1", ONE, lambda each: each.added_p99_ms),
-    ("first token added, 32 paced, p50", PACED_32, lambda each: each.added_first_p50_ms),
+RATIOS = (
+    ("requests/s at 32", MANY, "requests_per_s"),
+    ("CPU a request at 32", MANY, "cpu_us"),
+    ("streams/s at 16", BURST, "requests_per_s"),
+    ("added p50 at 1", ONE, "added_p50_ms"),
+    ("added p99 at 1", ONE, "added_p99_ms"),
+    ("first token added, 32 paced, p50", PACED_32, "added_first_p50_ms"),
 )
+"""Heading, load and figure of each ratio that is told."""
 
 
-def ratio_of(results: Results, key: str, load: str, of: Of) -> float | None:
+def ratio_of(results: Results, key: str, load: str, name: str) -> float | None:
     """Return ours divided by theirs of one figure under one load."""
-    ours, theirs = summary_of(results, OURS, load), summary_of(results, key, load)
-    return ratio(ours and of(ours), theirs and of(theirs))
+    ours, theirs = (figure(summary_of(results, each, load), name) for each in (OURS, key))
+    return ratio(ours, theirs)
 
 
 def _ratio_rows(results: Results) -> Iterator[Sequence[str]]:
@@ -93,7 +93,7 @@ def _ratio_rows(results: Results) -> Iterator[Sequence[str]]:
         if gateway.key not in NO_PEER and gateway.cells:
             yield (
                 gateway.title,
-                *(_times(ratio_of(results, gateway.key, load, of)) for _, load, of in RATIOS),
+                *(_times(ratio_of(results, gateway.key, load, name)) for _, load, name in RATIOS),
             )
 
 

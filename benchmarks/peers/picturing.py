@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from benchmarks.peers.judging import MANY, ONE, PACED_32, summary_of
-from benchmarks.peers.paging import Of, number
+from benchmarks.peers.judging import MANY, ONE, PACED_32, figure, summary_of
+from benchmarks.peers.paging import number
 from benchmarks.peers.values import OURS, SIMULATED, UPSTREAM, Results
 
 WIDTH = 760
@@ -24,7 +24,7 @@ class Panel:
 
     title: str
     load: str
-    of: Of
+    figure: str  # of a summary, by its name
     unit: str
     leaves_out: tuple[str, ...] = (UPSTREAM, SIMULATED)
 
@@ -32,19 +32,19 @@ class Panel:
 PANELS = (
     Panel(
         title="Requests a second at 32 connections (more is better)", load=MANY,
-        of=lambda each: each.requests_per_s, unit="/s", leaves_out=(UPSTREAM,),
+        figure="requests_per_s", unit="/s", leaves_out=(UPSTREAM,),
     ),
     Panel(
         title="CPU of the gateway for each of them (less is better)", load=MANY,
-        of=lambda each: each.cpu_us, unit=" µs", leaves_out=(UPSTREAM,),
+        figure="cpu_us", unit=" µs", leaves_out=(UPSTREAM,),
     ),
     Panel(
         title="Median latency added at 1 connection (less is better)", load=ONE,
-        of=lambda each: each.added_p50_ms, unit=" ms",
+        figure="added_p50_ms", unit=" ms",
     ),
     Panel(
         title="Median time to first token added, 32 paced streams (less is better)",
-        load=PACED_32, of=lambda each: each.added_first_p50_ms, unit=" ms",
+        load=PACED_32, figure="added_first_p50_ms", unit=" ms",
     ),
 )  # fmt: skip
 
@@ -57,8 +57,7 @@ def picture(results: Results) -> str:
             (gateway.title, gateway.key == OURS or gateway.key == SIMULATED, value)
             for gateway in results.gateways
             if gateway.key not in panel.leaves_out
-            for found in [summary_of(results, gateway.key, panel.load)]
-            for value in [panel.of(found) if found else None]
+            for value in [figure(summary_of(results, gateway.key, panel.load), panel.figure)]
         ]
         parts += _panel(f"{panel.title}", panel.unit, bars, top)
         top += HEAD + ROW * len(bars)

@@ -20,31 +20,23 @@ def cell(**fields) -> Cell:
 def gateway(key: str, cells=None, **fields) -> Gateway:
     """A gateway whose every load has one round of the same cell, unless it is told otherwise."""
     given = {name: (cell(),) for name in LOADS} if cells is None else cells
-    plain = {"title": key.title(), "version": "1.0", "note": "", "start_s": 1.0, "rss_mb": 200.0}
-    return Gateway(key=key, cells=given, **(plain | fields))
+    plain = Gateway(
+        key=key, cells=given, title=key.title(), version="1.0", note="", start_s=1.0, rss_mb=200.0
+    )
+    return replace(plain, **fields)
 
 
 def results(*gateways: Gateway, **fields) -> Results:
     """Straight at the upstream, and these."""
-    return Results(
-        **(
-            {
-                "at": "2026-01-02T03:04:05+00:00",
-                "seconds": 60.0,
-                "rounds": 1,
-                "machine": Machine(
-                    cores=2, cpu="a processor", memory_gb=24.0, python="3.11.7", kernel="6.1",
-                    load_before=0.1, load_after=2.0, nice=0,
-                ),
-                "loads": FULL,
-                "gateways": (gateway(UPSTREAM), *gateways),
-                "books": (),
-                "rss_before_mb": 100.0,
-                "start_before_s": 1.0,
-            }
-            | fields
-        )
+    plain = Results(
+        at="2026-01-02T03:04:05+00:00", seconds=60.0, rounds=1, loads=FULL, books=(),
+        gateways=(gateway(UPSTREAM), *gateways), rss_before_mb=100.0, start_before_s=1.0,
+        machine=Machine(
+            cores=2, cpu="a processor", memory_gb=24.0, python="3.11.7", kernel="6.1",
+            load_before=0.1, load_after=2.0, nice=0,
+        ),
     )  # fmt: skip
+    return replace(plain, **fields)
 
 
 def good_run() -> Results:

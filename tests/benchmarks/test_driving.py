@@ -1,6 +1,7 @@
 """The load generator against the upstream, in this process: what is whole, and what is not."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -30,8 +31,8 @@ def driven(load: Load, protocol=None, *, grace_s: float = 1.0, pace_us: int = 0)
 
 
 def load(**fields) -> Load:
-    plain = {"name": "n", "title": "t", "connections": 2, "seconds": 0.05, "tokens": 3}
-    return Load(**(plain | fields))
+    plain = Load(name="n", title="t", connections=2, seconds=0.05, tokens=3)
+    return replace(plain, **fields)
 
 
 class Answering(asyncio.Protocol):

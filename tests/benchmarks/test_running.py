@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers import fleet, ours
+from benchmarks.peers.driving import Door
 from benchmarks.peers.processes import Group, free_port, stopped_after
 from benchmarks.peers.running import DidNotStart, measured, start_upstream, started
 from benchmarks.peers.values import Load
@@ -52,7 +53,7 @@ def test_a_program_that_ends_instead_of_answering_is_told_with_its_last_words(tm
             ["sh", "-c", "echo no licence; exit 4"], log=tmp_path / "log", environment={},
             folder=tmp_path,
         )  # fmt: skip
-        await started(group, ours.Door(port=free_port(), headers={}))
+        await started(group, Door(port=free_port(), headers={}))
 
     with pytest.raises(DidNotStart, match=r"\(ended with 4\): no licence"):
         asyncio.run(run())
