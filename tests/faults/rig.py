@@ -139,6 +139,7 @@ class Rig:
     disk: Disk | None
     listening: socket.socket
     session: aiohttp.ClientSession
+    cache_kib: int | None = None  # of the writer's pages; None: as many as it has by itself
     upstream_port: int = 0
     spring: "subprocess.Popen[str] | None" = None
     pid: int = 0
@@ -176,7 +177,13 @@ class Rig:
             environment |= self.disk.environment()
         with self.log.open("ab") as output:
             self.spring = subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.spring", str(self.listening.fileno())],
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.faults.spring",
+                    str(self.listening.fileno()),
+                    *([] if self.cache_kib is None else [str(self.cache_kib)]),
+                ],
                 cwd=ROOT,
                 env=environment,
                 pass_fds=(self.listening.fileno(),),
@@ -292,8 +299,9 @@ class Rig:
 
 @contextlib.asynccontextmanager
 async def rigged(
-    template: Path, folder: Path, *, disk: bool = True, keep_alive: bool = False
-) -> AsyncIterator[Rig]:
+    template: Path, folder: Path, *, disk: bool = True, keep_alive: bool = False,
+    cache_kib: int | None = None,
+) -> AsyncIterator[Rig]:  # fmt: skip
     """A running rig over a copy of a migrated ledger.
 
     `disk`: one that can be made to fail. `keep_alive`: clients use their connections again.
@@ -305,7 +313,7 @@ async def rigged(
     async with aiohttp.ClientSession(connector=connector) as session:
         rig = Rig(
             ledger=ledger, keys={}, disk=Disk(ledger) if disk else None,
-            listening=listening, session=session,
+            listening=listening, session=session, cache_kib=cache_kib,
         )  # fmt: skip
         rig.start_upstream()
         rig.keys = _write(ledger, fleet(f"http://127.0.0.1:{rig.upstream_port}/v1"))

@@ -1,4 +1,4 @@
-"""`python -m tests.faults.spring FD`: servers that start in a moment, one after another.
+"""`python -m tests.faults.spring FD [CACHE_KIB]`: servers that start in a moment, one after another.
 
 Half of a start is importing, which no fault can touch: it is done once, here, and each server is a
 process forked from this one. It imports gateway.asgi itself, so that its clock begins when it does.
@@ -26,6 +26,7 @@ import gateway.urls  # noqa: E402
 from gateway.api.application import api_application  # noqa: E402
 from gateway.connections import server_config  # noqa: E402
 from gateway.tokenizers import tokenizer  # noqa: E402
+from ledger import writer  # noqa: E402
 from tests.faults.rig import TOKENIZER  # noqa: E402
 
 IMPORTED = (aiohttp, uvloop, gateway.pages.acting, gateway.runtime, gateway.urls, api_application)
@@ -33,6 +34,8 @@ IMPORTED = (aiohttp, uvloop, gateway.pages.acting, gateway.runtime, gateway.urls
 
 def main() -> None:
     tokenizer(TOKENIZER)
+    if len(sys.argv) > 2:  # the writer's page cache, so that a soak finds it full
+        writer.CACHE_KIB = int(sys.argv[2])
     gc.freeze()
     print("ready", flush=True)
     for line in sys.stdin:

@@ -21,7 +21,7 @@ django.setup()
 
 from tests.ledger_fixtures import migrate_ledger, without_log  # noqa: E402 - Django comes first
 from tests.soak.judging import problems, said  # noqa: E402
-from tests.soak.real import soak  # noqa: E402
+from tests.soak.real import for_seconds, soak  # noqa: E402
 from tests.soak.virtual import hour  # noqa: E402
 
 
@@ -51,8 +51,9 @@ def main() -> int:
               f"{found.rows:,} rows, chain valid, nothing held", flush=True)  # fmt: skip
         soaked = asyncio.run(
             soak(
-                template, folder, seed=seed, minutes=options.minutes, warm_up_s=options.warm_up,
-                capacity_s=20.0, tell=lambda line: print(line, flush=True),
+                template, folder, seed=seed, capacity=for_seconds(20.0),
+                warm_up=for_seconds(options.warm_up), watched=for_seconds(60 * options.minutes),
+                tell=lambda line: print(line, flush=True),
             )
         )  # fmt: skip
     print("\n".join(said(soaked)))

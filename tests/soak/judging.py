@@ -41,6 +41,8 @@ def said(soaked: Soaked) -> list[str]:
         f"{soaked.broken_off:,} broken off by faults, {soaked.not_begun:,} not begun; {statuses}",
         f"memory {sizes[0]:,} KiB first, {sizes[-1]:,} last, {min(sizes):,} to {max(sizes):,}; "
         f"slope {slope_kib(watched, TEN_MINUTES_S):+,.0f} KiB in ten minutes",
+        "memory each minute: "
+        + ", ".join(f"{each.resident_kib:,}" for each in watched[:: max(1, len(watched) // 10)]),
         f"descriptors {min(files)} to {max(files)}, {at_rest.descriptors} at rest",
         f"write-ahead log {max(each.log_bytes for each in soaked.samples) >> 20} MiB at most",
         f"{soaked.unknowns} open unknowns hold all the money that is held; no slot, no KV",

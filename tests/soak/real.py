@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -18,11 +19,14 @@ from tests.faults.rig import Rig, rigged
 from tests.soak.watch import Sample, sample
 
 SHARE = 0.7
+CACHE_KIB = 4_096  # of the writer's pages, in place of 64 MiB: it is full after the warm-up
 CAPACITY_CLIENTS = 24
 AT_ONCE = 256  # exchanges under way; what is over it is not begun, and counted
 FAULT_EVERY_S = 20.0
 FAULT_S = 2.0
 REST_LIMIT_S = 240.0  # an unknown's slot comes back a minute after its deadline
+Enough = Callable[[float, int], bool]
+"""Whether so many seconds and exchanges are enough."""
 Plans = tuple[dict[str, object], ...]
 ENDING: Plans = (
     {"stall_after": 3}, {"status": 503}, {"garbage_after": 2}, {"end_after": 4}, {"status": 500},
@@ -52,21 +56,26 @@ class Soaked:
 
 
 async def soak(
-    template: Path, folder: Path, *, seed: int, minutes: float, warm_up_s: float,
-    capacity_s: float, plans: Plans = PLANS, sample_s: float = 5.0, tell=lambda line: None,
+    template: Path, folder: Path, *, seed: int, capacity: Enough, warm_up: Enough,
+    watched: Enough, plans: Plans = PLANS, sample_s: float = 5.0, tell=lambda line: None,
 ) -> Soaked:  # fmt: skip
-    """The whole soak. AssertionError where a receipt is lost or doubled, a hold stays, …"""
+    """The whole soak; each stretch lasts until its `Enough`.
+
+    AssertionError where a receipt is lost or doubled, a hold stays, or the chain is broken.
+    """
     soaked, checks, told = Soaked(seed=seed), Checks(), Told()
-    async with rigged(template, folder, disk=False, keep_alive=True) as rig:
+    async with rigged(template, folder, disk=False, keep_alive=True, cache_kib=CACHE_KIB) as rig:
         async with Load(rig, seed, clients=CAPACITY_CLIENTS, pause_s=0.0) as load:
-            await asyncio.sleep(capacity_s)
-            soaked.capacity_rps = len(load.told.ids) / capacity_s
+            begun = time.monotonic()
+            while not capacity(time.monotonic() - begun, len(load.told.ids)):
+                await asyncio.sleep(0.05)
+            soaked.capacity_rps = len(load.told.ids) / (time.monotonic() - begun)
         await checks.after(rig, load.told)
-        soaked.rate_rps = max(1.0, SHARE * soaked.capacity_rps)
+        soaked.rate_rps = SHARE * soaked.capacity_rps
         tell(f"capacity {soaked.capacity_rps:.0f}, from here on {soaked.rate_rps:.0f} requests/s")
         traffic = Traffic(rig, Random(seed), soaked, told, plans)
-        await traffic.run(warm_up_s, None, tell)
-        await traffic.run(minutes * 60, sample_s, tell)
+        await traffic.run(warm_up, None, tell)
+        await traffic.run(watched, sample_s, tell)
         await _rested(rig)
         await checks.after(rig, told)
         metrics = await rig.metrics()
@@ -85,6 +94,14 @@ async def soak(
     return soaked
 
 
+def for_seconds(seconds: float) -> Enough:
+    return lambda so_far_s, exchanges: so_far_s >= seconds
+
+
+def for_exchanges(count: int) -> Enough:
+    return lambda so_far_s, exchanges: exchanges >= count
+
+
 class Traffic:
     """Exchanges begun at a rate, whatever becomes of those before; a fault every now and then."""
 
@@ -98,11 +115,11 @@ class Traffic:
     def clock_s(self) -> float:
         return time.monotonic() - self._begun
 
-    async def run(self, seconds: float, sample_s: float | None, tell) -> None:
-        """Run for so long; with `sample_s` the server is watched at that distance."""
-        begins = self.clock_s()
+    async def run(self, enough: Enough, sample_s: float | None, tell) -> None:
+        """Run until it is enough; with `sample_s` the server is watched at that distance."""
+        begins, before = self.clock_s(), self._soaked.exchanges
         due = fault_due = sample_due = begins
-        while (now := self.clock_s()) < begins + seconds:
+        while not enough((now := self.clock_s()) - begins, self._soaked.exchanges - before):
             while due <= now:
                 due += 1 / self._soaked.rate_rps
                 self._begin()

@@ -3,14 +3,14 @@
 import asyncio
 
 from tests.soak.judging import problems
-from tests.soak.real import ENDING, Soaked, soak
+from tests.soak.real import ENDING, Soaked, for_exchanges, soak
 from tests.soak.virtual import hour
 from tests.soak.watch import Sample, slope_kib
 
 SEED = 20261130
 
 
-def test_minutes_of_virtual_traffic_with_faults_lose_nothing_and_hold_nothing(ledger_path):
+def test_virtual_traffic_with_faults_lose_nothing_and_hold_nothing(ledger_path):
     """LED-1, LED-6, LED-7: each arrival has one receipt, sums tie out, the chain is valid."""
     found = hour(ledger_path, SEED, arrivals_limit=400)
     assert found.arrivals == 400
@@ -18,14 +18,14 @@ def test_minutes_of_virtual_traffic_with_faults_lose_nothing_and_hold_nothing(le
     assert found.statuses["failed"] > 0
 
 
-def test_seconds_of_real_traffic_with_faults_lose_nothing_and_stay_within_bounds(
-    ledger_template, tmp_path
-):
+def test_real_traffic_with_faults_loses_nothing_and_stays_within_bounds(ledger_template, tmp_path):
     soaked = asyncio.run(
-        soak(ledger_template, tmp_path, seed=SEED, minutes=4 / 60, warm_up_s=1, capacity_s=1,
-             plans=ENDING, sample_s=0.5)
+        soak(
+            ledger_template, tmp_path, seed=SEED, capacity=for_exchanges(60),
+            warm_up=for_exchanges(30), watched=for_exchanges(90), plans=ENDING, sample_s=0.05,
+        )
     )  # fmt: skip
-    assert soaked.receipts > 10
+    assert soaked.receipts > 60
     assert problems(soaked, memory=False) == []
 
 
