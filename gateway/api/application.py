@@ -1,7 +1,6 @@
 """The API as one ASGI callable: its table of URLs, its authentication, its last resorts."""
 
 import logging
-import secrets
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -66,6 +65,7 @@ from gateway.api.retained import Retained
 from gateway.api.sse import error_event
 from gateway.api.submit import REQUESTS, Submit
 from gateway.ids import RANDOM_BYTES, exchange_id
+from gateway.randomness import random_bytes
 from gateway.submission import Caller
 
 log = logging.getLogger(__name__)
@@ -80,12 +80,17 @@ CANCEL = "/cancel"
 VERSION = "/v2/models/{model}/versions/{version}"
 _EXACT = frozenset({"/v1", "/v2", "/api/v1", "/healthz", "/readyz", "/metrics", PATH, PAGE})
 
+_MISTAKEN = ("/chat/completions", "/completions", "/responses", "/embeddings", "/v1/models")
+
 ForCaller = Callable[[Request, Caller], Awaitable[Response | None]]
 
 
 def handles(path: str) -> bool:
-    """Returns whether a path belongs to the API; any other is Django's."""
-    return path in _EXACT or path.startswith(_PREFIXES)
+    """Returns whether a path belongs to the API; any other is Django's.
+
+    A client's whose base URL is mistaken does too: it is told so in words that it can read.
+    """
+    return path in _EXACT or path.startswith(_PREFIXES) or path.endswith(_MISTAKEN)
 
 
 def api_application(
@@ -185,9 +190,10 @@ class Application:
                     ),
                 )
             else:
-                response = self._failed(
-                    request, errors.of_http("NOT_FOUND", "The API has no such URL.")
-                )
+                message = "The API has no such URL."
+                if request.path.endswith(_MISTAKEN):
+                    message += " OpenAI's clients take this server's address with /v1 as base URL."
+                response = self._failed(request, errors.of_http("NOT_FOUND", message))
         except ClientGone:
             metrics.turned_away("CLIENT_GONE")
             return
@@ -293,7 +299,7 @@ class Application:
         return None
 
     def _exchange_id(self) -> str:
-        return exchange_id(self._ports.clock.now_us(), secrets.token_bytes(RANDOM_BYTES))
+        return exchange_id(self._ports.clock.now_us(), random_bytes(RANDOM_BYTES))
 
 
 def _runs(path: str) -> bool:

@@ -30,6 +30,7 @@ class WireMessage(msgspec.Struct):
     content: str | list[Part] | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
+    refusal: str | None = None  # what an assistant said instead of an answer
 
 
 def read_messages(given: list[WireMessage]) -> tuple[Message, ...] | Problem:
@@ -70,8 +71,8 @@ def _content(message: WireMessage, place: str) -> str | Problem:
     if isinstance(content, str):
         return content
     if content is None:
-        if message.role == "assistant" and message.tool_calls:
-            return ""
+        if message.role == "assistant" and (message.tool_calls or message.refusal is not None):
+            return message.refusal or ""
         return invalid(f"{place}.content is missing.", f"{place}.content")
     texts = []
     for position, part in enumerate(content):

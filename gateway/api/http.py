@@ -66,8 +66,10 @@ class Request:
     """One exchange: what came, and the way back."""
 
     __slots__ = (
+        "_begun",
         "_receive",
         "_send",
+        "_whole",
         "headers",
         "method",
         "parameters",
@@ -91,6 +93,9 @@ class Request:
             counts = Counter(name.decode("latin-1") for name, _ in scope["headers"])
             self.repeated = tuple(name for name, count in counts.items() if count > 1)
         self.sent_start = False
+        self._begun: Message = {}
+        # An HTTP/1.0 client reads no chunked body: a stream is kept until it is whole.
+        self._whole: list[bytes] | None = [] if scope.get("http_version") == "1.0" else None
         self._receive = receive
         self._send = send
 
@@ -148,9 +153,20 @@ class Request:
     async def start(self, status: int, headers: list[Header]) -> None:
         """Send the status line and headers of a response whose body follows with `write`."""
         self.sent_start = True
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        self._begun = {"type": "http.response.start", "status": status, "headers": headers}
+        if self._whole is None:
+            await self._send(self._begun)
 
     async def write(self, body: bytes, *, more: bool) -> None:
+        if self._whole is not None:
+            self._whole.append(body)
+            if more:
+                return
+            body = b"".join(self._whole)
+            self._whole = None
+            if not any(name == b"content-length" for name, _ in self._begun["headers"]):
+                self._begun["headers"].append((b"content-length", str(len(body)).encode()))
+            await self._send(self._begun)
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
     async def respond(self, response: Response, request_id: str) -> None:

@@ -1,6 +1,5 @@
 """What the journey weighs, made of what could be read of a call: chat, budget, trace."""
 
-import secrets
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -9,6 +8,7 @@ from gateway import telemetry
 from gateway.api.budget import Asked
 from gateway.api.problems import Problem
 from gateway.api.wire import ChatRequest
+from gateway.randomness import random_bytes
 from gateway.submission import Caller, Submission
 from gateway.trace_context import TraceContext, trace_of
 
@@ -88,7 +88,7 @@ def trace_sent(headers: Mapping[str, str]) -> TraceContext:
     return trace_of(
         headers.get("traceparent"),
         headers.get("tracestate"),
-        fresh=secrets.token_bytes(TRACE_ID_BYTES),
+        fresh=random_bytes(TRACE_ID_BYTES),
         sampled=telemetry.sampled,
     )
 

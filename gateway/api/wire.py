@@ -72,6 +72,9 @@ class ChatBody(msgspec.Struct):
     seed: Seed | None = None
     ignore_eos: bool | None = None
     metadata: dict[str, str | Count] | None = None
+    functions: Any = None
+    function_call: Any = None
+    modalities: list[str] | None = None
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +190,11 @@ def _misfit(text: str) -> Problem:
 def _unsupported(body: ChatBody) -> Problem | None:
     if body.n is not None and not 1 <= body.n <= CHOICES_LIMIT:
         return invalid(f"n must be from 1 to {CHOICES_LIMIT}.", "n")
-    if body.top_logprobs is not None and not body.logprobs:
+    if body.functions or body.function_call not in (None, "none"):
+        return invalid("functions are the older form: send tools and tool_choice.", "functions")
+    if body.modalities is not None and body.modalities != ["text"]:
+        return invalid('modalities must be ["text"]: no other is given.', "modalities")
+    if body.top_logprobs and not body.logprobs:
         return invalid("top_logprobs asks for logprobs: send logprobs: true.", "top_logprobs")
     if isinstance(body.stop, list) and not 0 < len(body.stop) <= STOP_LIMIT:
         return invalid(f"stop must be a string or 1 to {STOP_LIMIT} strings.", "stop")

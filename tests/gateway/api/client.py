@@ -189,10 +189,16 @@ class Client:
             body = json.dumps({"model": "assistant-large", "messages": messages, **fields}).encode()
         return self.call("POST", "/v1/chat/completions", body=body, headers=headers, again=again)
 
-    def call(self, method, path, *, body=b"", headers=None, hang_up_after=None, again=()) -> Reply:
-        return asyncio.run(self.exchange(method, path, body, headers or {}, hang_up_after, again))
+    def call(
+        self, method, path, *, body=b"", headers=None, hang_up_after=None, again=(), version="1.1"
+    ) -> Reply:
+        return asyncio.run(
+            self.exchange(method, path, body, headers or {}, hang_up_after, again, version)
+        )
 
-    async def exchange(self, method, path, body, headers, hang_up_after=None, again=()) -> Reply:
+    async def exchange(
+        self, method, path, body, headers, hang_up_after=None, again=(), version="1.1"
+    ) -> Reply:
         """One exchange. The client hangs up once `hang_up_after` messages of the reply came.
 
         `again`: pairs of headers that come after the others, whatever their names.
@@ -204,6 +210,7 @@ class Client:
         path, _, query = path.partition("?")
         scope = {
             "type": "http",
+            "http_version": version,
             "method": method,
             "path": path,
             "query_string": query.encode(),

@@ -1,5 +1,7 @@
 """POST /v1/chat/completions over a journey that does as it is told (DLV-1, DLV-2, DLV-5, DLV-6)."""
 
+import json
+
 import pytest
 from msgspec.structs import replace
 
@@ -74,6 +76,24 @@ def test_usage_asked_for_is_null_until_its_own_chunk_which_carries_the_receipt(c
     }
     assert usage["receipt"]["request_id"] == REQUEST_ID
     assert done == "[DONE]"
+
+
+def test_a_client_of_http_1_0_gets_a_stream_whole_and_with_its_length(client):
+    """It reads no chunked body."""
+    body = json.dumps(
+        {
+            "model": "assistant-large",
+            "messages": [{"role": "user", "content": "Hi"}],
+            "stream": True,
+        }
+    ).encode()
+    reply = client.call("POST", "/v1/chat/completions", body=body, version="1.0")
+    assert reply.messages == 2
+    assert int(reply.headers["content-length"]) == len(reply.body)
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    assert reply.body.endswith(b"data: [DONE]\n\n")
+    whole = client.call("GET", "/v1/models", version="1.0")
+    assert int(whole.headers["content-length"]) == len(whole.body) and whole.messages == 2
 
 
 def test_text_of_any_kind_survives_the_stream_byte_for_byte(client):

@@ -62,6 +62,9 @@ UNREADABLE = {
     "an empty stop": (body(stop=["a", ""]), "stop"),
     "a stop of 513 characters": (body(stop="a" * 513), "stop"),
     "logprobs as text": (body(logprobs=CANARY), "logprobs"),
+    "functions of the older form": (body(functions=[{"name": CANARY}]), "functions"),
+    "a call of the older form": (body(function_call={"name": CANARY}), "functions"),
+    "spoken answers": (body(modalities=["text", CANARY]), "modalities"),
     "the likeliest without logprobs": (body(top_logprobs=2), "top_logprobs"),
     "21 of the likeliest": (body(logprobs=True, top_logprobs=21), "top_logprobs"),
     "no answer": (body(n=0), "n"),
@@ -129,6 +132,13 @@ def test_a_body_that_cannot_be_read_is_refused_by_place_and_unquoted(client, kin
         {"temperature": 2.0, "top_p": 0.5, "stop": ["a", "b", "c", "d"]},
         {"temperature": None, "top_p": None, "stop": None, "logprobs": None},
         {"max_tokens": 5, "max_completion_tokens": 5},
+        {"logprobs": False, "top_logprobs": 0, "modalities": ["text"], "function_call": "none"},
+        {
+            "messages": [
+                {"role": "user", "content": "x"},
+                {"role": "assistant", "content": None, "refusal": "No."},
+            ]
+        },
         {"n": 8, "presence_penalty": -2, "frequency_penalty": 2, "logit_bias": {"50256": -100}},
         {"logprobs": True, "top_logprobs": 20, "reasoning_effort": "low", "n": None},
         {"tool_choice": "none", "parallel_tool_calls": False, "user": "u", "store": False},

@@ -92,6 +92,25 @@ def test_an_unknown_url_of_openais_api_is_a_404_in_its_error_format(client, path
     assert (reply.status, reply.error["code"]) == (404, "NOT_FOUND")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/chat/completions",
+        "//v1/chat/completions",
+        "/v1/v1/chat/completions",
+        "/openai/deployments/assist/chat/completions",
+        "/completions",
+        "/responses",
+        "//v1/models",
+    ],
+)
+def test_a_client_with_a_mistaken_base_url_is_told_so_in_its_own_format(client, path):
+    assert handles(path)
+    reply = client.get(path)
+    assert (reply.status, reply.headers["content-type"]) == (404, "application/json")
+    assert b"/v1 as base URL" in reply.body
+
+
 def test_an_unknown_url_of_the_native_api_is_a_problem(client):
     reply = client.get("/api/v1/nothing")
     assert reply.headers["content-type"] == "application/problem+json"
