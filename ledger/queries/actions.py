@@ -4,11 +4,13 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ledger.queries.distinct import distinct
 from ledger.reading import fetch, fetch_one
 from ledger.records import ControlAction
 from ledger.rows import Stored, record_of, select, stored
 
 SUBJECTS_LIMIT = 1_000
+NAMES_LIMIT = 200
 
 
 def latest_action(connection: sqlite3.Connection, action: str) -> ControlAction | None:
@@ -75,7 +77,7 @@ def actions_page(
     return ActionsPage(actions=tuple(found[:rows]), older_seq=found[rows - 1].seq if more else None)
 
 
-def action_names(connection: sqlite3.Connection) -> list[str]:
+def action_names(connection: sqlite3.Connection) -> tuple[str, ...]:
     """The names of the actions that there were, in order."""
-    sql = "SELECT DISTINCT action FROM control_action ORDER BY action LIMIT 200"
-    return [row[0] for row in fetch(connection, sql)]
+    index = "control_action_subject"
+    return distinct(connection, "control_action", "action", index, limit=NAMES_LIMIT)

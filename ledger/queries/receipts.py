@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ledger.queries.distinct import distinct
 from ledger.reading import fetch
 from ledger.records import Receipt
 from ledger.rows import Stored, select, stored
@@ -233,22 +234,12 @@ class Options:
 def filter_options(connection: sqlite3.Connection) -> Options:
     """The values that receipts have, found by skipping along the indexes: no scan."""
     return Options(
-        tenants=_distinct(connection, "tenant_id", "receipt_tenant"),
-        routes=_distinct(connection, "route_id", "receipt_route"),
-        logical_models=_distinct(connection, "logical_model", "receipt_model"),
-        reason_codes=_distinct(connection, "terminal_error_code", "receipt_reason"),
+        tenants=_values(connection, "tenant_id", "receipt_tenant"),
+        routes=_values(connection, "route_id", "receipt_route"),
+        logical_models=_values(connection, "logical_model", "receipt_model"),
+        reason_codes=_values(connection, "terminal_error_code", "receipt_reason"),
     )
 
 
-def _distinct(connection: sqlite3.Connection, column: str, index: str) -> tuple[str, ...]:
-    """Each value is found by one search for the first one above the last."""
-    above = (
-        f"SELECT {column} FROM receipt INDEXED BY {index} "  # noqa: S608 - own names
-        f"WHERE {column} IS NOT NULL AND {column} > "
-    )
-    sql = (
-        f"WITH RECURSIVE v(x) AS (SELECT ({above} '' ORDER BY {column} LIMIT 1) "  # noqa: S608 - own names
-        f"UNION ALL SELECT ({above} v.x ORDER BY {column} LIMIT 1) FROM v WHERE v.x IS NOT NULL "
-        "LIMIT ?) SELECT x FROM v WHERE x IS NOT NULL"
-    )
-    return tuple(row[0] for row in fetch(connection, sql, (OPTIONS_LIMIT,)))
+def _values(connection: sqlite3.Connection, column: str, index: str) -> tuple[str, ...]:
+    return distinct(connection, "receipt", column, index, limit=OPTIONS_LIMIT)

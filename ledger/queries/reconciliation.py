@@ -208,6 +208,8 @@ def lock_of_run(connection: sqlite3.Connection, run_id: str) -> PeriodLock | Non
 def requests_of(connection: sqlite3.Connection, attempt_ids: Sequence[str]) -> tuple[str, ...]:
     """The requests of these attempts, at most LIST_LIMIT, each once, in the attempts' order."""
     keys = attempt_ids[:LIST_LIMIT]
+    if not keys:
+        return ()
     places = ",".join("?" * len(keys))
     sql = f"SELECT attempt_id, request_id FROM attempt WHERE attempt_id IN ({places})"  # noqa: S608 - places alone
     found = {row[0]: row[1] for row in fetch(connection, sql, keys)}

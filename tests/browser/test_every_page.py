@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SIZE_PX, Contexts, axe_source, watched
+from tests.console_pages import PATHS, REFUSED, path_of
 from tests.sample_console import Console
 
 pytestmark = pytest.mark.browser
@@ -16,60 +17,10 @@ pytestmark = pytest.mark.browser
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 OF_WIDTH = ["target-size", "scrollable-region-focusable"]  # what a narrow window can break
 WIDTHS_PX = (2560, 768, 390)
-COMPLETED, RUN = "a completed receipt", "a run"  # their paths differ from console to console
-FOUND = {
-    COMPLETED: "status = 'completed' AND degraded_from IS NULL",
-    "a degraded receipt": "degraded_from IS NOT NULL",
-    "a refused receipt": "status = 'rejected' AND terminal_error_code = 'CAPACITY_SHED'",
-    "an unknown receipt": "status = 'unknown'",
-}
-PATHS = (
-    "/now?follow=0",
-    "/slo",
-    "/slo/objective/interactive-queue",
-    "/slo/slices?by=priority&within=1h",
-    "/costs",
-    "/costs?by=hour&then=tenant&zone=%2B05:30",
-    "/costs/bridge?within=1h",
-    "/releases",
-    "/releases/rollout/assistant-v3/1",
-    "/receipts?within=15m",
-    "/receipts?tenant=nobody",
-    "/receipts?older=nowhere",
-    *FOUND,
-    f"{COMPLETED}?replay=1",
-    "/receipts/req_unknown",
-    "/reconciliation",
-    RUN,
-    "/unknowns",
-    "/routes",
-    "/policies",
-    "/policies/revision/policy-7",
-    "/policies/revision/policy-8",
-    "/policies/compare?before=policy-7&after=policy-8",
-    "/rates",
-    "/rates/version/rates-2027-02?within=24h",
-    "/rates/compare?before=rates-2025-11&after=rates-2027-01",
-    "/rates/history?key=fast-v2",
-    "/rates/history",
-    "/tenants",
-    "/tenants/acme",
-    "/audit-log",
-    "/health?audit=quick",
-    "/display",
-)
+EVERY = (*PATHS, *REFUSED)
 
 
-def path_of(console: Console, name: str) -> str:
-    first, _, query = name.partition("?")
-    if first in FOUND:
-        found = console.receipt(FOUND[first])
-    else:
-        found = console.run() if first == RUN else first
-    return f"{found}?{query}" if query else found
-
-
-@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_page_is_sound_in_both_themes_and_at_every_width(
     contexts: Contexts, console: Console, name: str
 ):
@@ -129,7 +80,7 @@ def _saves_what_it_shows(page: Page) -> None:
                        for row in saved["rows"] for each in row.values())  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_page_says_the_same_without_javascript(contexts: Contexts, console: Console, name: str):
     for page in watched(contexts("viewer", False), console):
         path = path_of(console, name)

@@ -101,6 +101,16 @@ def test_a_cumulative_curve_rises_from_none_to_all(raw):
     assert all(a[0] <= b[0] and a[1] >= b[1] for a, b in pairwise(spots))
 
 
+def test_a_curve_with_a_band_has_a_closed_area_within_the_plot():
+    bins = ((10, 20, 5), (21, 40, 5))
+    plot = ecdf([Distribution(label="a", bins=bins, band=0.3), Distribution(label="b", bins=bins)])
+    assert plot is not None
+    (area,) = plot.areas
+    assert (area.label, area.path[-1]) == ("a", "Z")
+    heights = [float(y) for _, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", area.path)]
+    assert (min(heights), max(heights)) == (0, 1000)
+
+
 def test_stacked_parts_lie_side_by_side_and_end_at_their_total():
     found = stacked_bars([("a", "4", [1, 3]), ("b", "2", [2, 0])], ["x", "y"])
     assert found is not None

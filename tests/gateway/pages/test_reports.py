@@ -160,6 +160,9 @@ def test_the_release_page_begins_with_the_busiest_identities(now_us: int, viewer
     said = text_of(viewer.get("/releases"))
     assert "Baseline mid_7c1f fast-v2-weights, bf16, s-1" in said
     assert "Candidate mid_b04e fast-v3-weights, fp8, s-1" in said
+    assert "each curve within its 95 % band" in said
+    assert re.search(r"p50 [\d.,]+ ?[\d.,]+ (to|or)", said)
+    assert 'class="area fill-1"' in viewer.get("/releases").content.decode()
 
 
 def test_the_arms_of_a_release_can_be_compared(now_us: int, viewer: Client):

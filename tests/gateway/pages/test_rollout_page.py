@@ -1,6 +1,7 @@
 """Rollouts, one objective, slices; and a receipt replayed, compared and proved, as pages."""
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -125,6 +126,7 @@ def test_slices_are_shown_side_by_side(sample, viewer: Client, by: str):
     assert "First token" in said
     assert {"route": "fast-v2", "tenant": "acme", "priority": "interactive",
             "input_tokens": "1024", "degraded": "normal"}[by] in said  # fmt: skip
+    assert re.search(r"[\d.]+ to [\d.]+ %", said)  # a valid share has its interval
 
 
 @pytest.mark.parametrize("query", ["by=moon", "within=2y", "moon=1"])
