@@ -242,7 +242,7 @@ def machine(load_before: float, nice: int) -> Machine:
         cpu=model,
         memory_gb=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9,
         python=platform.python_version(),
-        kernel=platform.release(),
+        kernel=platform.release().partition("-")[0],
         load_before=load_before,
         load_after=os.getloadavg()[0],
         nice=nice,

@@ -68,7 +68,9 @@ def number(value: float | None, places: int = 2) -> str:
 
 
 def _times(value: float | None) -> str:
-    return "–" if value is None else f"{number(value, 1 if value >= 10 else 2)} ×"
+    if value is None:
+        return "–"
+    return f"{number(value, 1 if value >= 10 else 2 if value >= 0.1 else 3)} ×"
 
 
 RATIOS = (
