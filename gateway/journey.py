@@ -6,7 +6,6 @@ reservation is durable, and a receipt is durable before it is handed on (LED-1, 
 """
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
@@ -15,12 +14,14 @@ from gateway import metrics, telemetry
 from gateway.clock import Clock
 from gateway.desk import Considered, Desk, Weighed
 from gateway.driving import Driver, filed_as
+from gateway.ids import RANDOM_BYTES
 from gateway.ids import request_id as make_request_id
 from gateway.piece_log import Piece
 from gateway.policy.reasons import REASONS
 from gateway.policy.values import InferenceRequest
 from gateway.probing import Prober
 from gateway.providers.base import Provider
+from gateway.randomness import random_bytes
 from gateway.route_health import RouteHealth
 from gateway.run import Run, primary_leg
 from gateway.settling import refusal_receipt
@@ -110,7 +111,7 @@ class Journey:
         )
 
     def _new_id(self) -> str:
-        return make_request_id(self._clock.now_us(), secrets.token_bytes(10))
+        return make_request_id(self._clock.now_us(), random_bytes(RANDOM_BYTES))
 
     def _begun(self, weighed: Weighed, submission: Submission) -> Run:
         """Return a durable, accepted request's run, under way."""

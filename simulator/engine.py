@@ -195,6 +195,10 @@ class Replica:
         self._run(t_ps)
         return observe(self._state, t_ps, self.submitted + self.cancels_asked + self.ended)
 
+    def run_to(self, t_ps: int) -> None:
+        """Run up to `t_ps`; who ends until then is reported later. ValueError on going back."""
+        self._run(t_ps)
+
     def _place(self, job: Job) -> int:
         state = self._state
         final_blocks = -(-(job.input_tokens + job.output_tokens - 1) // self.config.block_tokens)

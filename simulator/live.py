@@ -141,6 +141,10 @@ class LiveReplica:
         self._wake()
         return await stream.ended()
 
+    def catch_up(self) -> None:
+        """Run the replica up to now, so that what it says of itself is of now."""
+        self.replica.run_to(self._now_ps())
+
     def snapshot(self) -> Snapshot:
         """Return the replica's load now (SCH-2)."""
         return self.replica.snapshot(self._now_ps())

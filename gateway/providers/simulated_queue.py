@@ -144,16 +144,26 @@ class FrontQueue:
     def dispatch(self) -> None:
         """Hand the replicas what they have room for, each to the one with least to do."""
         while self._queue:
-            open_ones = [live for live in self._replicas if _has_room(live)]
-            if not open_ones:
+            live = self._least_loaded()
+            if live is None:
                 return
             now_ps = self._clock.now_ps()
             turn = self._queue.take(now_ps)
             if turn is None:
                 return
-            outstanding = [live.replica.outstanding for live in open_ones]
-            live = open_ones[fewest_outstanding(outstanding)]
             self._left(turn.item).go(live, turn.rank_at(now_ps, AGEING_PS), now_ps)
+
+    def _least_loaded(self) -> LiveReplica | None:
+        """Return the replica with least to do that has room; None where none has."""
+        left = list(self._replicas)
+        for live in left:
+            live.catch_up()
+        while left:
+            place = fewest_outstanding([live.replica.outstanding for live in left])
+            live = left.pop(place)
+            if _has_room(live):
+                return live
+        return None
 
     async def run(self) -> None:
         """Dispatch whenever a replica may have got room, until cancelled."""
