@@ -1,4 +1,4 @@
-"""`python -m tests.faults.spring FD [CACHE_KIB]`: servers that start in a moment, one after another.
+"""`python -m tests.faults.spring FD [CACHE_KIB]`: servers that start in a moment, one by one.
 
 Half of a start is importing, which no fault can touch: it is done once, here, and each server is a
 process forked from this one. It imports gateway.asgi itself, so that its clock begins when it does.

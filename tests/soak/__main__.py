@@ -28,7 +28,9 @@ from tests.soak.virtual import hour  # noqa: E402
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--warm-up", type=float, default=180.0, help="seconds at the rate before")
+    parser.add_argument(
+        "--warm-up", type=float, default=660.0, help="seconds before; outputs are retained for 600"
+    )
     parser.add_argument("--seed", type=int)
     parser.add_argument("--directory", type=Path, help="where the ledgers are; memory is fastest")
     options = parser.parse_args()
