@@ -239,7 +239,8 @@ def idle(bounds: Bounds, each: Weighings) -> dict[str, bool]:
         "region": bounds.regions is None or table.regions <= bounds.regions,
         "quality_floor": bounds.quality_floor <= 0 or bounds.quality_floor <= table.least_quality,
         "tokenizer": not each.some_uncounted,
-        "token_budget": len(bounds.scale.counts) == 1,
+        "token_budget": most <= bounds.caps.total_tokens
+        and most - output <= bounds.caps.input_tokens,
         "token_limits": output <= table.least_output
         and most <= table.least_total
         and most - output <= table.least_input,

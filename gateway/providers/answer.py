@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import numpy as np
 from msgspec.structs import replace
 
 from gateway.providers.base import Call
@@ -16,7 +15,7 @@ from gateway.providers.outcomes import (
     Timings,
     Unknown,
     UsageSource,
-    inter_token_latency,
+    inter_token_latency_us,
 )
 from gateway.providers.said import (
     FINISH_UNKNOWN,
@@ -278,7 +277,7 @@ class Answer:
             return Timings()
         return Timings(
             decode_us=self._last_us - self._first_us,
-            itl=inter_token_latency(np.array(self._itl_us, dtype=np.int64)),
+            itl=inter_token_latency_us(self._itl_us),
         )
 
     def _schema_valid(self) -> bool | None:
