@@ -96,7 +96,7 @@ def receipts_per_second(store: Store, numbers: Iterator[int], batch: int, rows: 
 
 
 def whole_request(number: int) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
-    first, last = factories.request_records(number)
+    first, last = factories.gateway_records(number)
     texts = {"inputs_json": "i" * INPUTS_BYTES, "decision_json": "d" * DECISION_BYTES}
     return (msgspec.structs.replace(first[0], **texts), *first[1:]), last
 

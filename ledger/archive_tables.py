@@ -5,7 +5,8 @@ whole without its content; it is append-only like the records. `archived_request
 archive a request is; `archived_posted` what its settlements posted, as `ledger.open_work` sums it.
 """
 
-from ledger.open_work import QUARTER_US
+from ledger.carrying import source
+from ledger.open_work import posted
 from ledger.records import (
     ArchivedRow,
     Attempt,
@@ -51,15 +52,16 @@ CHOOSE = (
     "CREATE TABLE moved (request_id TEXT NOT NULL PRIMARY KEY, tenant_id TEXT NOT NULL, "
     "accepted_at_us INTEGER NOT NULL) WITHOUT ROWID",
     # Final, and not an unknown; nothing of it held; every attempt's end known.
-    "INSERT INTO moved SELECT r.request_id, r.tenant_id, r.accepted_at_us FROM receipt AS r "
+    "INSERT INTO moved SELECT r.request_id, r.tenant_id, r.accepted_at_us FROM receipt AS r "  # noqa: S608 - own names
     "WHERE r.accepted_at_us < :before_us AND r.status != 'unknown' "
     "AND NOT EXISTS (SELECT 1 FROM receipt WHERE request_id = r.request_id "
     "AND revision > r.revision) "
-    "AND NOT EXISTS (SELECT 1 FROM reservation AS v JOIN open_hold AS h "
+    f"AND NOT EXISTS (SELECT 1 FROM {source(Reservation)} AS v JOIN open_hold AS h "
     "ON h.reservation_id = v.reservation_id WHERE v.request_id = r.request_id) "
-    "AND NOT EXISTS (SELECT 1 FROM attempt AS a WHERE a.request_id = r.request_id "
-    "AND NOT EXISTS (SELECT 1 FROM attempt_event AS e WHERE e.request_id = a.request_id "
-    "AND e.attempt_id = a.attempt_id AND e.event = 'ended' AND e.outcome != 'unknown')) "
+    f"AND NOT EXISTS (SELECT 1 FROM {source(Attempt)} AS a WHERE a.request_id = r.request_id "
+    f"AND NOT EXISTS (SELECT 1 FROM {source(AttemptEvent)} AS e "
+    "WHERE e.request_id = a.request_id AND e.attempt_id = a.attempt_id AND e.event = 'ended' "
+    "AND e.outcome != 'unknown')) "
     # A task that several requests serve counts once among them: they can't be told apart later.
     "AND NOT EXISTS (SELECT 1 FROM outcome_report AS o JOIN outcome_report AS p "
     "ON p.task_id = o.task_id AND p.tenant_id = o.tenant_id AND p.request_id != o.request_id "
@@ -71,11 +73,8 @@ The list stands in the new ledger only while it is built.
 """
 
 ADD_POSTED = (
-    f"INSERT INTO archived_posted SELECT * FROM (SELECT r.tenant_id, s.settled_at_us - "  # noqa: S608
-    f"s.settled_at_us % {QUARTER_US} AS bucket_us, sum(s.cost_pico >> 32) AS high, "
-    "sum(s.cost_pico & 4294967295) AS low FROM settlement AS s JOIN reservation AS r "
-    "ON r.reservation_id = s.reservation_id WHERE s.kind = 'posted' "
-    "AND r.request_id IN (SELECT request_id FROM moved) GROUP BY 1, 2) WHERE true "
+    "INSERT INTO archived_posted SELECT * FROM "  # noqa: S608 - own names
+    f"({posted('request_id IN (SELECT request_id FROM moved)')}) WHERE true "
     "ON CONFLICT (tenant_id, bucket_us) DO UPDATE SET high = high + excluded.high, "
     "low = low + excluded.low"
 )

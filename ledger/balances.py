@@ -9,8 +9,10 @@ import sqlite3
 
 import msgspec
 
+from ledger.carrying import CARRIED, source
 from ledger.money import join
 from ledger.reading import fetch
+from ledger.records import Reservation, Settlement
 
 
 class Balance(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,23 +40,35 @@ def _limbs(amount: str) -> str:
     return f"sum(({amount}) >> 32), sum(({amount}) & 4294967295)"
 
 
+# A reservation is settled by a row of its own, o, or by its request's receipt, c. Each is looked up
+# by its key: a join with both kinds of rows at once would sort them all.
+_SETTLED = CARRIED[Settlement].fields
+_SETTLING = (
+    "SELECT r.tenant_id, r.cost_pico AS reserved_pico, "  # noqa: S608 - own names
+    + ", ".join(
+        f"coalesce(o.{name}, CASE WHEN c.closes = 1 THEN {_SETTLED[name]} END) AS {name}"
+        for name in ("kind", "cost_pico", "overrun_pico")
+    )
+    + f" FROM {source(Reservation)} AS r "
+    "LEFT JOIN settlement AS o ON o.reservation_id = r.reservation_id "
+    "LEFT JOIN receipt AS c ON c.request_id = r.reservation_id AND c.revision = 0 AND c.closes = 1"
+)
 # What a posted settlement releases is what is left of its reservation, and never below nought.
 _ENTRIES = (
-    "SELECT r.tenant_id, "  # noqa: S608 - own names
+    "SELECT tenant_id, "  # noqa: S608 - own names
     + ", ".join(
         _limbs(amount)
         for amount in (
-            "r.cost_pico",
-            "CASE WHEN s.kind != 'written_off' THEN s.overrun_pico ELSE 0 END",
-            "CASE WHEN s.kind = 'posted' THEN s.cost_pico ELSE 0 END",
-            "CASE WHEN s.kind = 'posted' THEN max(0, r.cost_pico - s.cost_pico) "
-            "WHEN s.kind = 'voided' THEN r.cost_pico ELSE 0 END",
-            "CASE WHEN s.kind = 'written_off' THEN r.cost_pico ELSE 0 END",
-            "CASE WHEN s.kind IS NULL THEN r.cost_pico ELSE 0 END",
+            "reserved_pico",
+            "CASE WHEN kind != 'written_off' THEN overrun_pico ELSE 0 END",
+            "CASE WHEN kind = 'posted' THEN cost_pico ELSE 0 END",
+            "CASE WHEN kind = 'posted' THEN max(0, reserved_pico - cost_pico) "
+            "WHEN kind = 'voided' THEN reserved_pico ELSE 0 END",
+            "CASE WHEN kind = 'written_off' THEN reserved_pico ELSE 0 END",
+            "CASE WHEN kind IS NULL THEN reserved_pico ELSE 0 END",
         )
     )
-    + " FROM reservation AS r LEFT JOIN settlement AS s ON s.reservation_id = r.reservation_id "
-    "GROUP BY 1 ORDER BY 1"
+    + f" FROM ({_SETTLING}) GROUP BY 1 ORDER BY 1"
 )
 _HELD = f"SELECT tenant_id, {_limbs('cost_pico')} FROM open_hold GROUP BY 1"  # noqa: S608 - own
 

@@ -13,10 +13,12 @@ from typing import Literal
 import msgspec
 
 from ledger.backup import note_of, read_manifest
+from ledger.carrying import source
 from ledger.errors import WRITE_FAULTS, LedgerError
 from ledger.money import join, units_text
 from ledger.queries.archives import archives
 from ledger.reading import connect_read_only, fetch_one, read_head
+from ledger.records import Reservation
 from ledger.rollups.sums import snapshot
 from ledger.store import StoreStatus
 from ledger.triggers import trigger_differences
@@ -31,8 +33,8 @@ BACKUP_WATCH_US, BACKUP_BAD_US = 26 * HOUR_US, 7 * 24 * HOUR_US
 CHECKPOINT_WATCH_S = 3_600.0
 # What is held, but by requests that run.
 _UNKNOWNS = (
-    "SELECT count(*), sum(cost_pico >> 32), sum(cost_pico & 4294967295) FROM open_hold "
-    "WHERE seq NOT IN (SELECT v.seq FROM open_request AS o JOIN reservation AS v "
+    "SELECT count(*), sum(cost_pico >> 32), sum(cost_pico & 4294967295) FROM open_hold "  # noqa: S608 - own names
+    f"WHERE seq NOT IN (SELECT v.seq FROM open_request AS o JOIN {source(Reservation)} AS v "
     "ON v.request_id = o.request_id)"
 )
 ARCHIVES_SHOWN = 24

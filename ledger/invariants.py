@@ -135,8 +135,8 @@ CHECKS: tuple[Check, ...] = (
         title="No row is without the row that it belongs to",
         find=several(
             *(
-                rows(table, v.orphans(table, field, parent), f"there is no such {parent}")
-                for table, field, parent in v.ORPHANS
+                rows(table, v.orphans(table, fields, parent), f"there is no such {parent}")
+                for table, fields, parent in v.ORPHANS
             )
         ),
     ),

@@ -7,16 +7,15 @@ from the records, and the audit compares.
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Sequence
 
-from ledger.money import split
+from ledger.carrying import source
 from ledger.records import Receipt, Record, Reservation, RouteDecision, Settlement
 from ledger.statements import Appended
 
 QUARTER_US = 900_000_000
-KEYS_PER_STATEMENT = 64
+_BEGIN = frozenset((RouteDecision, Reservation))
+_END = frozenset((Receipt, Settlement))
 
 CREATE: tuple[str, ...] = (
     "CREATE TABLE open_request (request_id TEXT NOT NULL PRIMARY KEY, seq INTEGER NOT NULL) "
@@ -36,40 +35,63 @@ OPEN_REQUESTS = (
     "(SELECT 1 FROM receipt WHERE request_id = d.request_id)"
 )
 OPEN_HOLDS = (
-    "SELECT reservation_id, seq, tenant_id, cost_pico FROM reservation AS r WHERE NOT EXISTS "
-    "(SELECT 1 FROM settlement WHERE reservation_id = r.reservation_id)"
+    f"SELECT reservation_id, seq, tenant_id, cost_pico FROM {source(Reservation)} AS r "  # noqa: S608 - own names
+    f"WHERE NOT EXISTS (SELECT 1 FROM {source(Settlement)} WHERE reservation_id = r.reservation_id)"
 )
-POSTED = (
-    f"SELECT r.tenant_id, s.settled_at_us - s.settled_at_us % {QUARTER_US} AS bucket_us, "  # noqa: S608
-    "sum(s.cost_pico >> 32), sum(s.cost_pico & 4294967295) FROM settlement AS s "
-    "JOIN reservation AS r ON r.reservation_id = s.reservation_id "
-    "WHERE s.kind = 'posted' GROUP BY 1, 2"
-)
+
+
+def posted(which: str) -> str:
+    """(tenant, quarter hour, high, low) of what settlements posted: rows of their own, s, and those
+    that receipts carry, c. `which`: a condition on either's seq and request_id."""
+    return (
+        f"SELECT tenant_id, settled_at_us - settled_at_us % {QUARTER_US} AS bucket_us, "  # noqa: S608
+        "sum(cost_pico >> 32) AS high, sum(cost_pico & 4294967295) AS low FROM "
+        "(SELECT r.tenant_id, s.settled_at_us, s.cost_pico FROM "
+        f"(SELECT * FROM settlement WHERE kind = 'posted' AND {which}) AS s "
+        f"JOIN {source(Reservation)} AS r ON r.reservation_id = s.reservation_id UNION ALL "
+        "SELECT tenant_id, ended_at_us, cost_total_pico FROM receipt "
+        f"WHERE closes = 1 AND cost_total_pico != 0 AND {which}) GROUP BY 1, 2"
+    )
+
+
 # With what archived settlements posted: the records alone don't say it any more.
 POSTED_WHOLE = (
     "SELECT tenant_id, bucket_us, sum(high), sum(low) FROM (SELECT tenant_id, bucket_us, high, low "  # noqa: S608 - own names
     "FROM archived_posted UNION ALL SELECT * FROM "
-    f"({POSTED})) GROUP BY 1, 2"
+    f"({posted('true')})) GROUP BY 1, 2"
 )
 FILL: tuple[str, ...] = (
     f"INSERT INTO open_request {OPEN_REQUESTS}",
     f"INSERT INTO open_hold {OPEN_HOLDS}",
-    f"INSERT INTO tenant_posted {POSTED}",
+    f"INSERT INTO tenant_posted {POSTED_WHOLE}",
 )
-FILL_WHOLE = (*FILL[:-1], f"INSERT INTO tenant_posted {POSTED_WHOLE}")
-"""FILL of a ledger that can have archives; FILL is that of the migration that made the tables."""
+FILL_FIRST: tuple[str, ...] = (
+    FILL[0],
+    "INSERT INTO open_hold SELECT reservation_id, seq, tenant_id, cost_pico FROM reservation AS r "
+    "WHERE NOT EXISTS (SELECT 1 FROM settlement WHERE reservation_id = r.reservation_id)",
+    "INSERT INTO tenant_posted SELECT r.tenant_id, "  # noqa: S608 - own names
+    f"s.settled_at_us - s.settled_at_us % {QUARTER_US}, sum(s.cost_pico >> 32), "
+    "sum(s.cost_pico & 4294967295) FROM settlement AS s "
+    "JOIN reservation AS r ON r.reservation_id = s.reservation_id "
+    "WHERE s.kind = 'posted' GROUP BY 1, 2",
+)
+"""FILL of the migration that made the tables: before archives, and before rows were shared."""
 
-# What has its end already, in whatever order the two were written, isn't open.
-_ENTER_REQUEST = (
-    "INSERT OR REPLACE INTO open_request SELECT ?1, ?2 "
-    "WHERE NOT EXISTS (SELECT 1 FROM receipt WHERE request_id = ?1)"
+# What has its end already, in whatever order the two were written, isn't open. The rows of a commit
+# are read back from its own pages: no value goes through Python a second time.
+_COMMITTED = "seq BETWEEN :first AND :last"
+_ENTER_REQUESTS = f"INSERT OR REPLACE INTO open_request {OPEN_REQUESTS} AND {_COMMITTED}"
+_ENTER_HOLDS = f"INSERT OR REPLACE INTO open_hold {OPEN_HOLDS} AND {_COMMITTED}"
+_END_REQUESTS = (
+    "DELETE FROM open_request WHERE request_id IN "  # noqa: S608 - own names
+    f"(SELECT request_id FROM receipt WHERE {_COMMITTED})"
 )
-_ENTER_HOLD = (
-    "INSERT OR REPLACE INTO open_hold SELECT ?1, ?2, ?3, ?4 "
-    "WHERE NOT EXISTS (SELECT 1 FROM settlement WHERE reservation_id = ?1)"
+_END_HOLDS = (
+    "DELETE FROM open_hold WHERE reservation_id IN "  # noqa: S608 - own names
+    f"(SELECT reservation_id FROM {source(Settlement)} WHERE {_COMMITTED})"
 )
 _ADD_POSTED = (
-    "INSERT INTO tenant_posted VALUES (?, ?, ?, ?) ON CONFLICT (tenant_id, bucket_us) "
+    f"INSERT INTO tenant_posted {posted(_COMMITTED)} ON CONFLICT (tenant_id, bucket_us) "
     "DO UPDATE SET high = high + excluded.high, low = low + excluded.low"
 )
 
@@ -84,83 +106,28 @@ class OpenWork:
 
         What a settlement posts is entered under the tenant of its reservation, which comes first.
         """
-        requests: dict[str, int] = {}
-        holds: dict[str, tuple[int, str, int]] = {}
-        ended: list[str] = []
-        settled: dict[str, Settlement] = {}
-        posted: list[tuple[str, Settlement]] = []
-        for record, place in rows:
-            if isinstance(record, RouteDecision):
-                requests[record.request_id] = place.seq
-            elif isinstance(record, Receipt):
-                if requests.pop(record.request_id, None) is None and record.revision == 0:
-                    ended.append(record.request_id)
-            elif isinstance(record, Reservation):
-                holds[record.reservation_id] = (place.seq, record.tenant_id, record.cost_pico)
-            elif isinstance(record, Settlement):
-                hold = holds.pop(record.reservation_id, None)
-                if hold is None:
-                    settled[record.reservation_id] = record
-                else:
-                    posted.append((hold[1], record))
-        _execute(connection, _ENTER_REQUEST, list(requests.items()))
-        _execute(connection, _ENTER_HOLD, [(key, *value) for key, value in holds.items()])
-        for keys in _parts(ended):
-            connection.execute(_delete_requests(len(keys)), keys)
-        for keys in _parts(list(settled)):
-            for reservation_id, tenant_id in connection.execute(_delete_holds(len(keys)), keys):
-                posted.append((tenant_id, settled[reservation_id]))
-        _execute(connection, _ADD_POSTED, _sums(posted))
+        kinds = {type(record) for record, _ in rows}
+        begins, ends = not kinds.isdisjoint(_BEGIN), not kinds.isdisjoint(_END)
+        if not (begins or ends):
+            return
+        seqs = [place.seq for _, place in rows]
+        committed = {"first": min(seqs), "last": max(seqs)}
+        if begins:
+            connection.execute(_ENTER_REQUESTS, committed)
+            connection.execute(_ENTER_HOLDS, committed)
+        if ends:
+            connection.execute(_END_REQUESTS, committed)
+            connection.execute(_ADD_POSTED, committed)
+            connection.execute(_END_HOLDS, committed)
 
 
 def rebuild(connection: sqlite3.Connection) -> None:
     """Makes the three tables again from the records, in one transaction of a sole writer."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for statement in (*DROP, *CREATE, *FILL_WHOLE):
+        for statement in (*DROP, *CREATE, *FILL):
             connection.execute(statement)
     except BaseException:
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
-
-
-def _sums(posted: Sequence[tuple[str, Settlement]]) -> list[tuple[str, int, int, int]]:
-    """What a commit posts by tenant and quarter hour, in two limbs (LED-3)."""
-    sums: dict[tuple[str, int], int] = {}
-    for tenant_id, settlement in posted:
-        if settlement.kind == "posted":
-            at_us = settlement.settled_at_us
-            key = (tenant_id, at_us - at_us % QUARTER_US)
-            sums[key] = sums.get(key, 0) + settlement.cost_pico
-    return [(*key, *split(pico)) for key, pico in sums.items()]
-
-
-def _parts(keys: list[str]) -> Iterator[list[str]]:
-    """The keys in parts of 64, 32 … 1, so that few statements are ever prepared."""
-    start, size = 0, KEYS_PER_STATEMENT
-    while start < len(keys):
-        while size > len(keys) - start:
-            size //= 2
-        yield keys[start : start + size]
-        start += size
-
-
-def _execute(connection: sqlite3.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-    if rows:
-        connection.executemany(sql, rows)
-
-
-@cache
-def _delete_requests(count: int) -> str:
-    marks = ", ".join("?" * count)
-    return f"DELETE FROM open_request WHERE request_id IN ({marks})"  # noqa: S608 - only marks
-
-
-@cache
-def _delete_holds(count: int) -> str:
-    marks = ", ".join("?" * count)
-    return (
-        f"DELETE FROM open_hold WHERE reservation_id IN ({marks}) "  # noqa: S608 - only marks
-        "RETURNING reservation_id, tenant_id"
-    )

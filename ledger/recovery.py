@@ -4,6 +4,7 @@ import sqlite3
 
 import msgspec
 
+from ledger.carrying import every
 from ledger.reading import fetch
 from ledger.records import Attempt, AttemptEvent, Reservation, RouteDecision
 from ledger.rows import record_of, select
@@ -36,10 +37,10 @@ def _unfinished(connection: sqlite3.Connection, decision: RouteDecision) -> Unfi
     def of_request(sql: str) -> list[sqlite3.Row]:
         return fetch(connection, f"{sql} WHERE request_id = ? ORDER BY seq", (decision.request_id,))
 
-    reservations = of_request(select(Reservation))
+    reservations = of_request(every(Reservation))
     return Unfinished(
         decision=decision,
         reservation=record_of(Reservation, reservations[0]) if reservations else None,
-        attempts=tuple(record_of(Attempt, row) for row in of_request(select(Attempt))),
-        events=tuple(record_of(AttemptEvent, row) for row in of_request(select(AttemptEvent))),
+        attempts=tuple(record_of(Attempt, row) for row in of_request(every(Attempt))),
+        events=tuple(record_of(AttemptEvent, row) for row in of_request(every(AttemptEvent))),
     )

@@ -251,6 +251,11 @@ def judge_covered(definition: SloDefinition, receipt: Judged) -> Verdict | None:
     return _JUDGES[definition.indicator](definition, receipt)
 
 
+def judge_for(definition: SloDefinition) -> "Judge":
+    """What `judge_covered` does of this objective's requests, worked out once for many."""
+    return judge_covered if definition.selector.by_tokens else _JUDGES[definition.indicator]
+
+
 def judge_open(definition: SloDefinition, request: OpenRequest, now_us: int) -> Verdict | None:
     """How a request without an end and without a token counts: bad once its deadline has passed.
 
@@ -354,7 +359,9 @@ def _within(value: int, bucket: tuple[int, int] | None) -> bool:
     return bucket is None or bucket[0] <= value < bucket[1]
 
 
-_JUDGES: dict[Indicator, Callable[[SloDefinition, Judged], Verdict | None]] = {
+Judge = Callable[[SloDefinition, Judged], Verdict | None]
+
+_JUDGES: dict[Indicator, Judge] = {
     "ttft": _judge_ttft,
     "queue": _judge_queue,
     "itl": _judge_itl,

@@ -11,12 +11,12 @@ from itertools import chain as flatten
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
 
 from ledger.chain import Builder, canonical
 from ledger.errors import RecordRefused
 from ledger.records import Record
 from ledger.rows import HEAD_COLUMNS, by_table, columns
+from ledger.sharing import rows_of
 
 ROWS_PER_STATEMENT = 64
 VARIABLES_LIMIT = 32_766  # SQLite's default of SQLITE_MAX_VARIABLE_NUMBER
@@ -40,14 +40,13 @@ _good_shapes: dict[type[Record], set[tuple[type, ...]]] = {}
 def prepare(builder: Builder, records: Sequence[Record], rows: Rows) -> tuple[Appended, ...]:
     """Each record's place in the chain; its row is added to `rows`, its hash to `builder`.
 
-    Raises RecordRefused, naming table and field, for a value that a column can't hold; `builder`
-    and `rows` are then to be thrown away.
+    Records that share a row (`ledger.sharing`) have one place. Raises RecordRefused, naming table
+    and field, for a value that a column can't hold; throw `builder` and `rows` away then.
     """
     appended = []
     seq, previous = builder.size, builder.entry_hash
-    for record in records:
-        record_type = type(record)
-        values = astuple(record)
+    written, row_of = rows_of(records)
+    for record_type, values in written:
         shape = tuple(map(type, values))
         good = _good_shapes.get(record_type)
         if good is None or shape not in good:
@@ -65,7 +64,7 @@ def prepare(builder: Builder, records: Sequence[Record], rows: Rows) -> tuple[Ap
         table_rows.append((seq, version, entry_hash, *values))
         appended.append(Appended(seq, previous, entry_hash))
         previous = entry_hash
-    return tuple(appended)
+    return tuple(map(appended.__getitem__, row_of))
 
 
 def inserts(rows: Rows) -> Iterator[tuple[str, Sequence[Any]]]:

@@ -20,7 +20,8 @@ def _triggers_of(record_type: type[Record]) -> dict[str, str]:
     table = record_type.TABLE
     # INSERT OR REPLACE deletes the old row without firing DELETE triggers; what it would replace
     # has to be refused before the row goes in.
-    taken = " OR ".join(_matches(table, fields) for fields in (("seq",), *record_type.UNIQUE))
+    keys = (_matches(table, fields) for fields in (("seq",), *record_type.UNIQUE))
+    taken = " OR ".join((*keys, *(f"({condition})" for condition in record_type.TAKEN)))
     return {
         f"{table}_no_update": f"CREATE TRIGGER {table}_no_update BEFORE UPDATE ON {table} BEGIN "
         f"SELECT RAISE(ABORT, '{table} is append-only: UPDATE refused'); END",

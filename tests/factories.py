@@ -352,6 +352,24 @@ def control_action(**overrides: Any) -> r.ControlAction:
     return r.ControlAction(**(values | overrides))
 
 
+def gateway_records(number: int = 1) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
+    """As `request_records`, with the ids and times that the gateway gives: they share rows."""
+    name, attempt_id = request_id(number), f"{request_id(number)}.0"
+    first = (
+        route_decision(number),
+        trace_event(number, event="inference.route.selected"),
+        reservation(number, reservation_id=name),
+        attempt(number, attempt_id=attempt_id),
+    )
+    end = receipt(number)
+    last = (
+        attempt_event(number, attempt_id=attempt_id, at_us=end.ended_at_us, rate_key=end.rate_key),
+        settlement(number, reservation_id=name, settled_at_us=end.ended_at_us),
+        end,
+    )
+    return first, last
+
+
 def request_records(number: int = 1) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
     """The two commits of one completed request: before its first byte leaves, and at its end."""
     first = (route_decision(number), reservation(number), attempt(number), trace_event(number))

@@ -2,9 +2,9 @@
 
 from django.db import migrations
 
-from ledger.open_work import CREATE, DROP, FILL
+from ledger.open_work import CREATE, DROP, FILL_FIRST
 
 
 class Migration(migrations.Migration):
     dependencies = [("ledger", "0009_outcome_report")]
-    operations = [migrations.RunSQL([*CREATE, *FILL], list(DROP))]
+    operations = [migrations.RunSQL([*CREATE, *FILL_FIRST], list(DROP))]

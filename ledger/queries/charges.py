@@ -4,8 +4,9 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ledger.carrying import source
 from ledger.reading import fetch
-from ledger.records import Receipt
+from ledger.records import AttemptEvent, Receipt
 from ledger.rows import HEAD_COLUMNS, record_of
 
 PAGE_ROWS = 1_000
@@ -13,7 +14,7 @@ PAGE_ROWS = 1_000
 _FIELDS = ", ".join(f"found.{name}" for name in (*HEAD_COLUMNS, *Receipt.__struct_fields__))
 _SQL = f"""
 SELECT {_FIELDS},
-  (SELECT event.provider_request_id FROM attempt_event AS event
+  (SELECT event.provider_request_id FROM {source(AttemptEvent)} AS event
    WHERE event.request_id = found.request_id AND event.event = 'ended'
    ORDER BY event.seq DESC LIMIT 1)
 FROM receipt AS found

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ledger.carrying import CARRIED, every
 from ledger.rates import RateTable
 from ledger.reading import entry_hash_at, fetch, read_head
 from ledger.records import (
@@ -88,5 +89,6 @@ def _rows(
 ) -> tuple[Stored[R], ...]:
     if value is None:
         return ()
-    sql = f"{select(record_type)} WHERE {column} = ? ORDER BY {order} LIMIT {ROWS_LIMIT}"
+    rows = every(record_type) if record_type in CARRIED else select(record_type)
+    sql = f"{rows} WHERE {column} = ? ORDER BY {order} LIMIT {ROWS_LIMIT}"
     return tuple(stored(record_type, row) for row in fetch(connection, sql, (value,)))

@@ -7,34 +7,45 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ledger.carrying import FIRST_ATTEMPT, source
 from ledger.reading import fetch, fetch_one
-from ledger.records import Discrepancy, PeriodLock, Reconciliation, ReconciliationSignOff
+from ledger.records import (
+    Attempt,
+    AttemptEvent,
+    Discrepancy,
+    PeriodLock,
+    Reconciliation,
+    ReconciliationSignOff,
+    Reservation,
+    Settlement,
+)
 from ledger.rows import Stored, record_of, select, stored
 
 PAGE_RECEIPTS = 500
 LIST_LIMIT = 200
 WAIT_LIMIT_US = 24 * 3_600_000_000  # a request may wait so long before its attempt starts
 
-_ATTEMPTS = """
+_ATTEMPTS = f"""
+WITH ended AS MATERIALIZED (SELECT * FROM {source(AttemptEvent)}
+  WHERE request_id IN (:requests) AND event = 'ended' AND seq <= :as_of)
 SELECT attempt.attempt_id, attempt.request_id, attempt.route_id, attempt.started_at_us,
        attempt.provider_kind, ended.outcome, ended.provider_request_id, ended.input_tokens,
        ended.cached_input_tokens, ended.output_tokens, ended.cost_pico,
-       EXISTS (SELECT 1 FROM reservation WHERE reservation.request_id = attempt.request_id
+       EXISTS (SELECT 1 FROM {source(Reservation)} AS reservation
+               WHERE reservation.request_id = attempt.request_id
                -- The first attempt's bears the request's own id.
                AND (reservation.reservation_id = attempt.attempt_id
                     OR (reservation.reservation_id = attempt.request_id
                         AND attempt.attempt_id = attempt.request_id || '.0'))
-               AND NOT EXISTS (SELECT 1 FROM settlement
+               AND NOT EXISTS (SELECT 1 FROM {source(Settlement)} AS settlement
                                WHERE settlement.reservation_id = reservation.reservation_id
                                AND settlement.seq <= :as_of)) AS held
-FROM attempt LEFT JOIN attempt_event AS ended
+FROM {source(Attempt)} AS attempt LEFT JOIN ended
   ON ended.request_id = attempt.request_id AND ended.attempt_id = attempt.attempt_id
-  AND ended.event = 'ended' AND ended.seq <= :as_of
-  AND NOT EXISTS (SELECT 1 FROM attempt_event AS later
-                  WHERE later.request_id = ended.request_id
-                  AND later.attempt_id = ended.attempt_id AND later.event = 'ended'
-                  AND later.seq > ended.seq AND later.seq <= :as_of)
-"""
+  AND NOT EXISTS (SELECT 1 FROM ended AS later WHERE later.request_id = ended.request_id
+                  AND later.attempt_id = ended.attempt_id AND later.seq > ended.seq)
+WHERE attempt.request_id IN (:requests) AND attempt.seq <= :as_of ORDER BY attempt.seq
+"""  # noqa: S608 - own names; `:requests` gives way to places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +91,7 @@ def late_ends(
 ) -> Iterator[tuple[AttemptRow, int]]:
     """Attempts of before `before_us` whose end came after `after_seq`, each with its cost then."""
     keys = (
-        "SELECT seq, request_id, attempt_id FROM attempt_event "
+        f"SELECT seq, request_id, attempt_id FROM {source(AttemptEvent)} "  # noqa: S608 - own names
         "WHERE seq > ? AND seq <= ? AND event = 'ended' ORDER BY seq LIMIT 1000"
     )
     done: set[str] = set()
@@ -106,10 +117,7 @@ def _attempts(
         return
     named = {f"r{number}": request_id for number, request_id in enumerate(request_ids)}
     places = ",".join(f":{name}" for name in named)
-    sql = (
-        f"{_ATTEMPTS} WHERE attempt.request_id IN ({places}) AND attempt.seq <= :as_of "
-        "ORDER BY attempt.seq"
-    )
+    sql = _ATTEMPTS.replace(":requests", places)
     for row in connection.execute(sql, {"as_of": as_of_seq, **named}).fetchall():
         yield AttemptRow(
             attempt_id=row[0], request_id=row[1], route_id=row[2], started_at_us=row[3],
@@ -124,8 +132,9 @@ def _cost_as_of(
 ) -> int:
     row = fetch_one(
         connection,
-        "SELECT cost_pico FROM attempt_event WHERE request_id = ? AND attempt_id = ? "
-        "AND event = 'ended' AND seq <= ? ORDER BY seq DESC LIMIT 1",
+        f"SELECT cost_pico FROM {source(AttemptEvent)} "  # noqa: S608 - own names
+        "WHERE request_id = ? AND attempt_id = ? AND event = 'ended' AND seq <= ? "
+        "ORDER BY seq DESC LIMIT 1",
         (request_id, attempt_id, as_of_seq),
     )
     return 0 if row is None else int(row[0] or 0)
@@ -211,6 +220,11 @@ def requests_of(connection: sqlite3.Connection, attempt_ids: Sequence[str]) -> t
     if not keys:
         return ()
     places = ",".join("?" * len(keys))
-    sql = f"SELECT attempt_id, request_id FROM attempt WHERE attempt_id IN ({places})"  # noqa: S608 - places alone
-    found = {row[0]: row[1] for row in fetch(connection, sql, keys)}
+    firsts = [key.removesuffix(FIRST_ATTEMPT) for key in keys if key.endswith(FIRST_ATTEMPT)]
+    sql = (
+        f"SELECT attempt_id, request_id FROM attempt WHERE attempt_id IN ({places}) "  # noqa: S608 - places alone
+        f"UNION ALL SELECT request_id || '{FIRST_ATTEMPT}', request_id FROM route_decision "
+        f"WHERE request_id IN ({','.join('?' * len(firsts))}) AND attempt_kind IS NOT NULL"
+    )
+    found = {row[0]: row[1] for row in fetch(connection, sql, (*keys, *firsts))}
     return tuple(dict.fromkeys(found[one] for one in keys if one in found))

@@ -7,6 +7,7 @@ known end is `unknown` (or it has none, where a crash took the process). What st
 import sqlite3
 from dataclasses import dataclass
 
+from ledger.carrying import source
 from ledger.money import join
 from ledger.queries.dossier import Dossier, dossier
 from ledger.queries.holds import reservation as reservation_of
@@ -16,11 +17,13 @@ from ledger.rows import Stored
 
 UNKNOWNS_LIMIT = 1_000  # listed at once; the sums are of all
 
-_OPEN = """
-FROM open_hold AS h JOIN reservation AS v ON v.seq = h.seq
+# What is held is settled by no receipt, so the ends of its attempts are rows of their own.
+_OPEN = f"""
+FROM open_hold AS h JOIN {source(Reservation)} AS v ON v.seq = h.seq
 JOIN receipt AS r ON r.request_id = v.request_id AND NOT EXISTS
   (SELECT 1 FROM receipt WHERE request_id = r.request_id AND revision > r.revision)
-JOIN attempt AS a ON a.attempt_id = CASE WHEN v.reservation_id = v.request_id
+JOIN {source(Attempt)} AS a ON a.request_id = v.request_id
+  AND a.attempt_id = CASE WHEN v.reservation_id = v.request_id
   THEN v.request_id || '.0' ELSE v.reservation_id END
 LEFT JOIN attempt_event AS e ON e.request_id = v.request_id AND e.attempt_id = a.attempt_id
   AND e.event = 'ended' AND NOT EXISTS (SELECT 1 FROM attempt_event AS later
@@ -28,14 +31,17 @@ LEFT JOIN attempt_event AS e ON e.request_id = v.request_id AND e.attempt_id = a
     AND later.event = 'ended' AND later.seq > e.seq)
 WHERE (e.outcome = 'unknown' OR (e.outcome IS NULL AND r.status = 'unknown'))
   AND (:tenant IS NULL OR v.tenant_id = :tenant)
-"""
+"""  # noqa: S608 - own names
 _LIST = f"""
 SELECT a.attempt_id, v.request_id, v.tenant_id, a.kind, a.route_id, a.provider_kind,
   coalesce(e.at_us, r.ended_at_us), coalesce(e.error_code, r.terminal_error_code),
   e.provider_request_id, r.status, v.cost_pico, r.policy_revision, coalesce(e.output_tokens, 0)
 {_OPEN} ORDER BY h.seq LIMIT :limit
 """
-_SUM = f"SELECT count(*), sum(v.cost_pico >> 32), sum(v.cost_pico & 4294967295) {_OPEN}"
+_SUM = (
+    "SELECT count(*), sum(cost_pico >> 32), sum(cost_pico & 4294967295) "  # noqa: S608 - own names
+    f"FROM (SELECT v.cost_pico {_OPEN})"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     SINCE: ClassVar[dict[str, int]] = {}  # field -> version that brought it, where that is not 1
     UNIQUE: ClassVar[Unique] = ()  # each a set of fields that identifies a row
     INDEXES: ClassVar[Indexes] = ()
+    TAKEN: ClassVar[tuple[str, ...]] = ()  # SQL over NEW: its key stands in another table
     LABEL: ClassVar[str] = ""  # the field by which a person knows a row; empty: the first
 
 

@@ -1,4 +1,9 @@
-"""What one request leaves behind: its decision, hold, attempts, settlement, receipt and trace."""
+"""What one request leaves behind: its decision, hold, attempts, settlement, receipt and trace.
+
+Those that are written together share a row where one says all of it (`ledger.carrying`): a decision
+carries its first reservation, attempt and trace event, a receipt its only attempt's end and
+settlement. A key is taken by either kind of row.
+"""
 
 from typing import ClassVar
 
@@ -24,7 +29,28 @@ class CapacitySnapshotRecord(Record, frozen=True, kw_only=True):
 
 class RouteDecision(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "route_decision"
+    VERSION: ClassVar[int] = 2
+    SINCE: ClassVar[dict[str, int]] = {
+        "hold_kv_tokens": 2,
+        "hold_input_tokens": 2,
+        "hold_output_tokens": 2,
+        "hold_cost_pico": 2,
+        "hold_bound_at_us": 2,
+        "attempt_kind": 2,
+        "attempt_identity_id": 2,
+        "attempt_provider_kind": 2,
+        "trace_reasons": 2,
+        "trace_budget_json": 2,
+        "trace_snapshot_revision": 2,
+        "trace_id": 2,
+    }
     UNIQUE: ClassVar[Unique] = (("request_id",),)
+    TAKEN: ClassVar[tuple[str, ...]] = (
+        "NEW.hold_kv_tokens IS NOT NULL AND EXISTS "
+        "(SELECT 1 FROM reservation WHERE reservation_id = NEW.request_id)",
+        "NEW.attempt_kind IS NOT NULL AND EXISTS "
+        "(SELECT 1 FROM attempt WHERE attempt_id = NEW.request_id || '.0')",
+    )
     request_id: str
     decided_at_us: int
     status: str  # accepted | rejected
@@ -37,12 +63,29 @@ class RouteDecision(Record, frozen=True, kw_only=True):
     inputs_json: str  # what decide() was given, by value or by the revision that holds it
     decision_json: str  # what it returned
     digest: bytes  # sha256(inputs_json + 0x00 + decision_json)
+    # Carried: a Reservation, an Attempt, a TraceEvent; None where it carries none.
+    hold_kv_tokens: int | None = None
+    hold_input_tokens: int | None = None
+    hold_output_tokens: int | None = None
+    hold_cost_pico: int | None = None
+    hold_bound_at_us: int | None = None
+    attempt_kind: str | None = None
+    attempt_identity_id: str | None = None
+    attempt_provider_kind: str | None = None
+    trace_reasons: str | None = None
+    trace_budget_json: str | None = None
+    trace_snapshot_revision: int | None = None
+    trace_id: str | None = None
 
 
 class Reservation(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "reservation"
     UNIQUE: ClassVar[Unique] = (("reservation_id",),)
     INDEXES: ClassVar[Indexes] = (Index("reservation_request", "request_id"),)
+    TAKEN: ClassVar[tuple[str, ...]] = (
+        "EXISTS (SELECT 1 FROM route_decision WHERE request_id = NEW.reservation_id "
+        "AND hold_kv_tokens IS NOT NULL)",
+    )
     reservation_id: str
     request_id: str
     tenant_id: str
@@ -59,6 +102,11 @@ class Attempt(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "attempt"
     UNIQUE: ClassVar[Unique] = (("attempt_id",),)
     INDEXES: ClassVar[Indexes] = (Index("attempt_request", "request_id"),)
+    TAKEN: ClassVar[tuple[str, ...]] = (
+        "EXISTS (SELECT 1 FROM route_decision "
+        "WHERE request_id = substr(NEW.attempt_id, 1, length(NEW.attempt_id) - 2) "
+        "AND request_id || '.0' = NEW.attempt_id AND attempt_kind IS NOT NULL)",
+    )
     attempt_id: str
     request_id: str
     ordinal: int
@@ -101,6 +149,9 @@ class Settlement(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "settlement"
     UNIQUE: ClassVar[Unique] = (("reservation_id",),)  # ends once (LED-6)
     INDEXES: ClassVar[Indexes] = (Index("settlement_time", "settled_at_us"),)
+    TAKEN: ClassVar[tuple[str, ...]] = (
+        "EXISTS (SELECT 1 FROM receipt WHERE request_id = NEW.reservation_id AND closes = 1)",
+    )
     reservation_id: str  # unique: a reservation is settled once
     request_id: str
     kind: str  # posted | voided | written_off
@@ -114,15 +165,22 @@ class Receipt(Record, frozen=True, kw_only=True):
     """What one request was, got and cost (SPEC 9). Its prev_hash is the entry_hash of seq - 1."""
 
     TABLE: ClassVar[str] = "receipt"
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
     SINCE: ClassVar[dict[str, int]] = {
         "usage_convention": 2,
         "usage_json": 2,
         "cost_other_pico": 2,
         "ttft_objective_us": 3,
         "tpot_objective_us": 3,
+        "closes": 4,
+        "provider_request_id": 4,
+        "service_tier": 4,
     }
     UNIQUE: ClassVar[Unique] = (("request_id", "revision"),)
+    TAKEN: ClassVar[tuple[str, ...]] = (
+        "NEW.closes = 1 AND (NEW.revision != 0 OR EXISTS "
+        "(SELECT 1 FROM settlement WHERE reservation_id = NEW.request_id))",
+    )
     INDEXES: ClassVar[Indexes] = (
         Index("receipt_time", "accepted_at_us"),
         Index("receipt_tenant", "tenant_id", "accepted_at_us"),
@@ -191,6 +249,9 @@ class Receipt(Record, frozen=True, kw_only=True):
     cost_other_pico: int = 0  # of further meters; the other components hold none of it
     ttft_objective_us: int | None = None  # what its caller wished for
     tpot_objective_us: int | None = None  # per output token after the first
+    closes: int = 0  # 1: it carries its only attempt's end, and the settlement of its reservation
+    provider_request_id: str | None = None  # of that attempt
+    service_tier: str | None = None  # of that attempt
 
 
 class TraceEvent(Record, frozen=True, kw_only=True):

@@ -23,8 +23,9 @@ from ledger.rollups.tables import (
     grain_us,
 )
 from ledger.slo import (
+    Judge,
     SloDefinition,
-    judge_covered,
+    judge_for,
     user_cancelled_unserved,
     valid_completion,
 )
@@ -60,6 +61,7 @@ class Group:
     sums: list[int]  # tables.COUNTS, then tables.COSTS in pico
     latencies: tuple[Histogram, ...]  # tables.LATENCIES; shared by groups of one latency series
     definitions: tuple[SloDefinition, ...]  # the objectives that these receipts count under
+    minutes: dict[int, list[tuple[SloDefinition, Judge, list[int]]]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -107,6 +109,9 @@ class Aggregator:
             self._contribute(batch, receipt)
         for receipt in removed:
             self._contribute(gone, receipt)
+        for each in (batch, gone):  # counters were made for every objective, counted or not
+            for uncounted in [key for key, counts in each.sli.items() if not counts[1]]:
+                del each.sli[uncounted]
         batch.take_away(gone)
         return batch
 
@@ -159,10 +164,15 @@ class Aggregator:
             if status == "completed":
                 e2e[bucket_of(receipt.e2e_us)] += 1
         minute_us = accepted_us - accepted_us % MINUTE_US
-        for definition in group.definitions:
-            verdict = judge_covered(definition, receipt)
+        counting = group.minutes.get(minute_us)
+        if counting is None:
+            counting = group.minutes[minute_us] = [
+                (definition, judge_for(definition), batch.sli[definition.key, minute_us])
+                for definition in group.definitions
+            ]
+        for definition, judge, counts in counting:
+            verdict = judge(definition, receipt)
             if verdict is not None:
-                counts = batch.sli[definition.key, minute_us]
                 counts[1] += 1
                 if verdict == "good":
                     counts[0] += 1

@@ -96,7 +96,7 @@ class Rollups:
         placed = [
             (place.seq, record)
             for record, place in rows
-            if isinstance(record, Receipt | OutcomeReport)
+            if type(record) is Receipt or type(record) is OutcomeReport
         ]
         if placed:
             self.add(connection, placed)

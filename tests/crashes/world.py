@@ -26,6 +26,7 @@ from ledger.reading import connect_read_only
 from ledger.records import Record
 from ledger.recovery import unfinished
 from ledger.rollups.projection import Rollups
+from ledger.sharing import rows_of
 from ledger.store import Store
 from ledger.verify import verify
 from ledger.walk import Faults, Walk, rows_by_seq
@@ -235,7 +236,7 @@ class World:
         if seen.in_flight >= IN_FLIGHT_LIMIT or not fits:
             return fates.refusal(number, tenant_id, self.now_us), lambda: None
         hold = Hold(
-            reservation_id=factories.reservation(number).reservation_id,
+            reservation_id=fates.reservation_id(number),
             tenant_id=tenant_id,
             route_id=ROUTE,
             kv_tokens=1,
@@ -283,7 +284,8 @@ class World:
         self._begin(files)
         if maybe is not None:
             size, rows, done = maybe
-            assert self.store.head.size in (size, size + len(rows)), "half a commit"
+            whole = size + len(rows_of(rows)[0])
+            assert self.store.head.size in (size, whole), "half a commit"
             if self.store.head.size > size:
                 done()
                 self.written.append(rows)

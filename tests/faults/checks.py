@@ -6,10 +6,12 @@ import sqlite3
 import time
 
 from ledger.balances import balances
+from ledger.carrying import source
 from ledger.invariants import audit
 from ledger.money import PICO_PER_UNIT
 from ledger.queries.unknowns import at_risk
 from ledger.reading import read_head
+from ledger.records import Reservation, Settlement
 from ledger.verify import verify
 from ledger.walk import Faults, Walk, rows_by_seq
 from tests.faults.load import Told
@@ -25,8 +27,8 @@ _NOT_ONE = (
     "GROUP BY d.request_id HAVING count(r.seq) != 1"
 )
 _UNSETTLED = (
-    "SELECT request_id FROM reservation "
-    "WHERE reservation_id NOT IN (SELECT reservation_id FROM settlement)"
+    f"SELECT request_id FROM {source(Reservation)} "
+    f"WHERE reservation_id NOT IN (SELECT reservation_id FROM {source(Settlement)})"
 )
 
 

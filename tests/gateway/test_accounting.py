@@ -15,9 +15,11 @@ from gateway import driving
 from gateway.policy.values import AttemptRules, HedgeRule, RetryRule
 from gateway.replaying import Replayer, tally
 from ledger.balances import balances
+from ledger.carrying import source
 from ledger.invariants import audit
 from ledger.queries import holds
 from ledger.reading import connect_read_only
+from ledger.records import AttemptEvent
 from ledger.verify import verify
 from tests.gateway.attempts import (
     FAST,
@@ -129,7 +131,7 @@ def test_at_rest_nothing_is_held_but_the_money_of_open_unknowns(fleet_template, 
                 assert balance.debits_pico == balance.credits_pico
             for receipt in receipts:
                 (spent,) = reader.execute(
-                    "SELECT sum(cost_pico) FROM attempt_event WHERE request_id = ?",
+                    f"SELECT sum(cost_pico) FROM {source(AttemptEvent)} WHERE request_id = ?",
                     (receipt.request_id,),
                 ).fetchone()
                 assert receipt.cost_total_pico == spent

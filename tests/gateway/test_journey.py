@@ -9,15 +9,17 @@ from gateway import driving as module
 from gateway.policy.replay import decode_decision
 from gateway.providers.outcomes import Cancelled, Completed, Rejected, Timings
 from gateway.submission import Delta, Refusal
+from ledger.carrying import source
 from ledger.errors import LedgerUnavailable
 from ledger.rates import Usage
+from ledger.records import Reservation, Settlement
 from tests.gateway.scripted import START_US, ScriptedProvider, stage, submission
 
 SECRET = "unweighed-cargo-7f3a"
 PIECES = [Delta(text="Sim", tokens=1), Delta(text="ulated", tokens=2)]
 OPEN_RESERVATIONS = (
-    "SELECT count(*) FROM reservation "
-    "WHERE reservation_id NOT IN (SELECT reservation_id FROM settlement)"
+    f"SELECT count(*) FROM {source(Reservation)} "
+    f"WHERE reservation_id NOT IN (SELECT reservation_id FROM {source(Settlement)})"
 )
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from ledger.carrying import every
+from ledger.records import Reservation
 from tests.gateway.scripted import ScriptedProvider, stage, submission
 from tests.gateway.test_journey import completing
 
@@ -15,7 +17,7 @@ def test_several_answers_are_taken_together_and_a_refusal_takes_nothing(fleet):
         refused = await on.journey.admit_together((submission(),) * (limit + 1))
         minute = book.tenant_state(TENANT, on.clock.now_us())
         held = (minute.requests_in_minute, minute.tokens_in_minute, *on.held())
-        rows = on.rows("SELECT status FROM receipt"), on.rows("SELECT * FROM reservation")
+        rows = on.rows("SELECT status FROM receipt"), on.rows(every(Reservation))
         runs = await on.journey.admit_together((submission(),) * limit)
         return refused, held, rows, [await on.pieces(run) for run in runs], on.held()
 

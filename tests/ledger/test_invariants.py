@@ -26,6 +26,18 @@ CODES = [
 
 
 @pytest.fixture
+def shared(ledger_path):
+    """Requests as the gateway files them, so that their records share rows."""
+    with Store.open(ledger_path, projections=(Rollups(),)) as store:
+        store.append([factories.rate_table()]).result()
+        for number in range(6):
+            for commit in factories.gateway_records(number):
+                store.append(commit).result()
+        store.append(factories.gateway_records(6)[0]).result()
+    return ledger_path
+
+
+@pytest.fixture
 def lived(ledger_path):
     """Requests of every fate: completed, refused, unknown, written off, overrun, under way."""
     with Store.open(ledger_path, projections=(Rollups(),)) as store:
@@ -147,6 +159,41 @@ def test_what_breaks_a_rule_is_found_under_its_code(lived, code, statement):
     found = tampered(lived, statement.format(one=f"request_id = '{REQUEST}'"))
     assert code in found
     assert all(finding.what for finding in found[code])
+
+
+SECOND = "INSERT INTO settlement VALUES (9, 1, x'', '{id}', '{id}', 'voided', 9, 0, 0, 'x')"
+BEGUN = "INSERT INTO attempt VALUES (9, 1, x'', '{id}.0', '{id}', 0, 'p', 'r', 'i', 's', 9)"
+SHARED_BREAKS = [
+    ("DEBITS_EQUAL_CREDITS", "UPDATE receipt SET cost_estimated_pico = 1 WHERE {one}"),
+    ("PENDING_IS_OPEN_UNKNOWNS", "UPDATE receipt SET closes = 0 WHERE {one}"),
+    ("RECEIPT_HAS_DECISION", "DELETE FROM route_decision WHERE {one}"),
+    ("SETTLED_ONCE", "UPDATE route_decision SET hold_kv_tokens = NULL WHERE {one}"),
+    ("SETTLED_ONCE", SECOND),
+    ("IDS_UNIQUE", SECOND),
+    ("IDS_UNIQUE", BEGUN),
+    ("NO_ORPHANS", "UPDATE route_decision SET attempt_kind = NULL WHERE {one}"),
+    ("TIME_ORDER", "UPDATE route_decision SET hold_bound_at_us = 1 WHERE {one}"),
+    ("TIME_ORDER", "UPDATE receipt SET ended_at_us = 1 WHERE {one}"),
+    ("NOTHING_NEGATIVE", "UPDATE route_decision SET hold_kv_tokens = -1 WHERE {one}"),
+    ("OPEN_WORK_IS_ROWS", "UPDATE receipt SET cost_total_pico = 1 WHERE {one}"),
+    ("OPEN_WORK_IS_ROWS", "DELETE FROM open_hold"),
+]  # fmt: skip
+
+
+def test_every_rule_holds_where_records_share_rows(shared):
+    assert broken(shared) == {}
+    connection = connect_read_only(shared)
+    (balance,) = balances(connection)
+    connection.close()
+    cost = 3_600_000_000
+    assert (balance.reserved_pico, balance.posted_pico) == (7 * cost, 6 * cost)
+    assert balance.pending_pico == balance.held_pico == cost
+
+
+@pytest.mark.parametrize(("code", "statement"), SHARED_BREAKS)
+def test_what_breaks_a_rule_in_a_shared_row_is_found_under_its_code(shared, code, statement):
+    found = tampered(shared, statement.format(one=f"request_id = '{REQUEST}'", id=REQUEST))
+    assert code in found
 
 
 def test_a_row_at_fault_is_named_by_table_seq_and_id(lived):

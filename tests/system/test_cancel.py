@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from ledger.carrying import source
 from ledger.money import PICO_PER_UNIT
+from ledger.records import AttemptEvent, Settlement
 from tests.server import Server
 from tests.server_fixtures import SLOW, Fleet
 from tests.system.watching import assert_sound, held, one, until
@@ -51,10 +53,10 @@ def test_a_client_that_goes_away_cancels_the_backend_and_pays_for_what_was_gener
 
     slow_server.stop()
     with contextlib.closing(fleet.reader()) as reader:
-        events = "SELECT count(*) FROM attempt_event WHERE request_id = ? AND event = ?"
+        events = f"SELECT count(*) FROM {source(AttemptEvent)} WHERE request_id = ? AND event = ?"
         for event in ("cancel_sent", "cancel_acknowledged", "ended"):
             assert one(reader, events, request_id, event) == 1
-        settled = "SELECT kind || ' ' || cost_pico FROM settlement WHERE request_id = ?"
+        settled = f"SELECT kind || ' ' || cost_pico FROM {source(Settlement)} WHERE request_id = ?"
         assert one(reader, settled, request_id) == f"posted {cost['total_pico']}"
         assert_sound(reader)
 

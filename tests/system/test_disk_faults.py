@@ -11,7 +11,9 @@ import sqlite3
 
 import pytest
 
+from ledger.carrying import source
 from ledger.invariants import audit
+from ledger.records import Attempt
 from tests.server import Server
 from tests.server_fixtures import Fleet
 from tests.system.watching import held, one, until
@@ -66,7 +68,7 @@ def assert_kept(fleet: Fleet, told: list[dict]) -> None:
     with contextlib.closing(fleet.reader()) as reader:
         rows = {row["request_id"]: row for row in reader.execute("SELECT * FROM receipt")}
         assert set(rows) == {receipt["request_id"] for receipt in told}
-        assert one(reader, "SELECT count(*) FROM attempt") == len(told)
+        assert one(reader, f"SELECT count(*) FROM {source(Attempt)}") == len(told)
         for receipt in told:
             assert rows[receipt["request_id"]]["entry_hash"].hex() == receipt["entry_hash"]
         assert [one.code for one in audit(reader, at_rest=True) if not one.holds] == []

@@ -2,6 +2,8 @@
 
 import contextlib
 
+from ledger.carrying import source
+from ledger.records import Reservation, Settlement
 from tests.server_fixtures import SMALL_TEAM, SMALL_TEAM_IN_FLIGHT, Fleet
 from tests.system.crowd import Noted, crowd
 from tests.system.watching import assert_each_decision_has_one_receipt, assert_sound, held, until
@@ -13,8 +15,8 @@ def most_at_once(reader) -> int:
     One that ends in the microsecond in which another is taken has made room for it.
     """
     rows = reader.execute(
-        "SELECT r.reserved_at_us, s.settled_at_us FROM reservation AS r "
-        "JOIN settlement AS s ON s.reservation_id = r.reservation_id"
+        f"SELECT r.reserved_at_us, s.settled_at_us FROM {source(Reservation)} AS r "
+        f"JOIN {source(Settlement)} AS s ON s.reservation_id = r.reservation_id"
     ).fetchall()
     changes = sorted(
         [(taken_us, 1) for taken_us, _ in rows] + [(ended_us, -1) for _, ended_us in rows]

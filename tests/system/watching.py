@@ -4,6 +4,8 @@ import sqlite3
 import time
 from collections.abc import Callable
 
+from ledger.carrying import source
+from ledger.records import Reservation, Settlement
 from ledger.verify import verify
 from tests.server import Server
 
@@ -37,8 +39,8 @@ def open_money_pico(reader: sqlite3.Connection) -> int:
     """What is reserved and not settled: at rest, the money of the open unknowns (LED-6)."""
     return one(
         reader,
-        "SELECT coalesce(sum(cost_pico), 0) FROM reservation "
-        "WHERE reservation_id NOT IN (SELECT reservation_id FROM settlement)",
+        f"SELECT coalesce(sum(cost_pico), 0) FROM {source(Reservation)} "
+        f"WHERE reservation_id NOT IN (SELECT reservation_id FROM {source(Settlement)})",
     )
 
 
@@ -60,8 +62,8 @@ def assert_each_decision_has_one_receipt(reader: sqlite3.Connection) -> None:
         reader, "SELECT count(*) FROM route_decision"
     )
     unsettled = (
-        "SELECT request_id FROM reservation "
-        "WHERE reservation_id NOT IN (SELECT reservation_id FROM settlement)"
+        f"SELECT request_id FROM {source(Reservation)} "
+        f"WHERE reservation_id NOT IN (SELECT reservation_id FROM {source(Settlement)})"
     )
     unknown = f"SELECT request_id FROM receipt AS r WHERE status = 'unknown' AND {CURRENT}"
     for missing in (f"{unsettled} EXCEPT {unknown}", f"{unknown} EXCEPT {unsettled}"):

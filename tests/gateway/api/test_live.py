@@ -9,8 +9,9 @@ from typing import Any
 import openai
 import pytest
 
+from ledger.carrying import source
 from ledger.reading import connect_read_only
-from ledger.records import RECORDS
+from ledger.records import RECORDS, Reservation, Settlement
 from tests.ledger_fixtures import migrate_ledger
 from tests.server import load_fleet, serving
 
@@ -159,8 +160,8 @@ def open_holds(ledger):
     return (
         connect_read_only(ledger)
         .execute(
-            "SELECT count(*) FROM reservation WHERE reservation_id NOT IN "
-            "(SELECT reservation_id FROM settlement)"
+            f"SELECT count(*) FROM {source(Reservation)} WHERE reservation_id NOT IN "
+            f"(SELECT reservation_id FROM {source(Settlement)})"
         )
         .fetchone()[0]
     )

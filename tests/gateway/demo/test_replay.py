@@ -14,6 +14,8 @@ from gateway.demo.traffic import arrivals, load
 from gateway.desk import Desk
 from gateway.replaying import Replayer, tally
 from gateway.runtime import enter_tenants
+from ledger.carrying import source
+from ledger.records import Settlement
 from ledger.rollups.projection import Rollups
 from ledger.store import Store
 from tests.server_fixtures import Fleet
@@ -71,7 +73,7 @@ def test_each_arrival_ends_with_one_receipt_and_the_ledger_proves_it(fleet: Flee
         assert_sound(reader)
         assert open_money_pico(reader) == 0
         accepted = REQUESTS - statuses["rejected"]
-        assert one(reader, "SELECT count(*) FROM settlement") == accepted
+        assert one(reader, f"SELECT count(*) FROM {source(Settlement)}") == accepted
         compared = tally(Replayer(reader).all(), keep=1)
         assert (compared.identical, compared.total) == (REQUESTS, REQUESTS)
 

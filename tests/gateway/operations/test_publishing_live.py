@@ -19,10 +19,12 @@ from gateway.operations.policies import PublishPolicy, ReturnToPolicy
 from gateway.operations.routes import DrainRoute, UndrainRoute
 from gateway.policy.values import FallbackEdge, LogicalModel, RoutePolicy
 from gateway.replaying import Replayer, tally
+from ledger.carrying import every
 from ledger.queries import decisions
 from ledger.queries.actions import drained_routes
 from ledger.queries.holds import open_reservations
 from ledger.reading import read_head
+from ledger.records import Reservation
 from tests.factories import NOW_US
 from tests.server import Server
 from tests.server_fixtures import Fleet
@@ -252,7 +254,7 @@ def test_what_runs_on_a_route_that_a_new_policy_has_not_ends_there_and_gives_all
         running.start()
         with contextlib.closing(fleet.reader()) as connection:
             until(
-                lambda: bool(connection.execute("SELECT 1 FROM reservation").fetchall()),
+                lambda: bool(connection.execute(every(Reservation)).fetchall()),
                 "the request is accepted",
             )
         assert isinstance(publish(fleet, without), Done)
