@@ -21,7 +21,7 @@ import uvloop
 from benchmarks.peers import fleet, ours
 from benchmarks.peers.comparing import books_of, machine, say
 from benchmarks.peers.paging import number, replaced, table
-from benchmarks.peers.processes import Group, free_port, stopped_after
+from benchmarks.peers.processes import Group, free_port, loop_ns, stopped_after
 from benchmarks.peers.running import measured, start_upstream, started
 from benchmarks.peers.summing import ratio
 from benchmarks.peers.values import Books, Cell, Load, Machine
@@ -104,6 +104,7 @@ async def grown(folder: Path, source: Path, receipts: int, rounds: int, nice: in
     shutil.copyfile(source, folder / FULL / "ledger.sqlite3")
     instances[FULL] = ours.configured(folder / FULL, address, free_port())
     cells: dict[tuple[str, str], list[Cell]] = {}
+    loops_ns = [loop_ns()]
     with contextlib.ExitStack() as stack:
         upstream = stack.enter_context(stopped_after(start_upstream(folder, port)))
         running = {}
@@ -122,6 +123,7 @@ async def grown(folder: Path, source: Path, receipts: int, rounds: int, nice: in
                 for key in (EMPTY, FULL) if turn % 2 == 0 else (FULL, EMPTY):
                     cell = await measured(running[key], load, upstream)
                     cells.setdefault((load.name, key), []).append(cell)
+                    loops_ns.append(loop_ns())
                     say(f"round {turn + 1}, {load.name} {key:6} {cell.requests_per_s:,.0f}/s")
         rss_mb = {key: each.group.rss_mb() for key, each in running.items()}
     return Growth(
@@ -129,7 +131,7 @@ async def grown(folder: Path, source: Path, receipts: int, rounds: int, nice: in
         receipts=receipts,
         file_gb=source.stat().st_size / 1e9,
         rounds=rounds,
-        machine=machine(load_before, nice),
+        machine=machine(load_before, nice, loops_ns),
         start_s=(running[EMPTY].start_s, running[FULL].start_s),
         rss_mb=(rss_mb[EMPTY], rss_mb[FULL]),
         compared=tuple(

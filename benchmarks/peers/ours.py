@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.peers import fleet
 from benchmarks.peers.driving import MARK, Door
+from benchmarks.peers.processes import COMPILED
 from ledger.reading import connect_read_only
 from ledger.rollups.rebuild import first_difference
 from ledger.store import Store
@@ -119,7 +120,7 @@ def migrate(folder: Path) -> None:
     subprocess.run(
         [sys.executable, "manage.py", "migrate", "--database", "ledger", "--skip-checks"],
         cwd=ROOT,
-        env={**os.environ, **environment(folder)},
+        env={**os.environ, **COMPILED, **environment(folder)},
         capture_output=True,
         check=True,
     )

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,8 @@ PROC = Path("/proc")
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 STOP_SECONDS = 30.0
 LOG_TAIL_CHARS = 600
+COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}  # a second start reads what the first one compiled
+LOOP_TURNS = 200_000
 
 
 class Group:
@@ -31,7 +34,7 @@ class Group:
             self.process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env={**os.environ, **environment},
+                env={**os.environ, **COMPILED, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -118,6 +121,17 @@ def machine_cpu_s() -> tuple[float, float]:
     fields = [int(each) for each in (PROC / "stat").read_text().split("\n", 1)[0].split()[1:9]]
     idle = fields[3] + fields[4]
     return (sum(fields) - idle) / CLOCK_TICKS, sum(fields) / CLOCK_TICKS
+
+
+def loop_ns() -> float:
+    """Return the CPU time that a turn of a plain Python loop takes now, in ns.
+
+    A processor that others keep busy is slower for whoever gets it: this says by how much.
+    """
+    began, total = time.process_time_ns(), 0
+    for turn in range(LOOP_TURNS):
+        total += turn % 7
+    return (time.process_time_ns() - began) / LOOP_TURNS
 
 
 def own_cpu_s() -> float:

@@ -134,6 +134,7 @@ class Machine:
     load_before: float  # programs that ran or waited for a core, over a minute
     load_after: float
     nice: int  # the priority that everything measured had; 0: the usual one
+    loop_ns: tuple[float, float]  # CPU of a turn of a plain Python loop: least and most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
