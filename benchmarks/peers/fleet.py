@@ -9,7 +9,7 @@ import os
 import msgspec
 
 from gateway.api.auth import ALL_SCOPES, KEY_RANDOM_BYTES, mint_key
-from gateway.demo.fleet import DAY_US, identity
+from gateway.demo.fleet import identity
 from gateway.policy.values import (
     AttemptRules,
     BreakerRule,
@@ -84,13 +84,12 @@ def _route(name: str, tokenizer: str, address: str) -> Route:
 
 
 def records(address: str, now_us: int) -> tuple[list[Record], str]:
-    """Return (the whole configuration as rows, the tenant's key)."""
-    since_us = now_us - DAY_US
+    """Return (the whole configuration as rows, in effect from `now_us` on; the tenant's key)."""
     key, key_record = minted(now_us)
     who = [_identity(name, tokenizer) for name, tokenizer in MODELS.items()]
     rates = RateTable(
         version="bench-rates-1",
-        effective_from_us=since_us,
+        effective_from_us=now_us,
         currency="units",
         rates=tuple(
             Rate(
@@ -107,23 +106,23 @@ def records(address: str, now_us: int) -> tuple[list[Record], str]:
         *who,
         RateTableRecord(
             version=rates.version,
-            effective_from_us=since_us,
+            effective_from_us=now_us,
             currency=rates.currency,
             body_json=msgspec.json.encode(rates).decode(),
-            published_at_us=since_us,
+            published_at_us=now_us,
             published_by=AUTHOR,
         ),
         RoutePolicyRecord(
             revision=published.revision,
             body_json=msgspec.json.encode(published).decode(),
-            published_at_us=since_us,
+            published_at_us=now_us,
             published_by=AUTHOR,
         ),
         Tenant(
             tenant_id=TENANT,
             revision=1,
             body_json=msgspec.json.encode(QUOTA).decode(),
-            changed_at_us=since_us,
+            changed_at_us=now_us,
             changed_by=AUTHOR,
         ),
         key_record,

@@ -11,6 +11,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from benchmarks import seed
 from benchmarks.peers import fleet, ours
 from benchmarks.peers.comparing import books_of, machine, say
 from benchmarks.peers.paging import number, replaced, table
@@ -78,20 +80,11 @@ def main(var: Path, receipts: int, rounds: int, nice: int, docs: Path | None) ->
 
 
 def seeded(var: Path, receipts: int) -> Path:
-    """Return a ledger of so many receipts, made where it isn't there."""
-    folder = var / f"growth-{receipts}"
-    ledger = folder / "ledger.sqlite3"
-    if ledger.exists():
-        return ledger
-    from benchmarks import ledger_reads  # needs more than a measurement does
-
-    making = folder / "making.sqlite3"
-    for left in folder.glob("making.sqlite3*"):
-        left.unlink()
-    folder.mkdir(parents=True, exist_ok=True)
-    ledger_reads.migrate(making)
-    ledger_reads.fill(making, receipts)
-    making.rename(ledger)
+    """Return a ledger of so many receipts, up to the day on which it was made."""
+    ledger = var / f"growth-{receipts}" / "ledger.sqlite3"
+    if not ledger.exists():
+        say(f"a ledger of {receipts:,} receipts is made; it is kept for the next time")
+        say(seed.told(seed.make(ledger, receipts, end_us=time.time_ns() // 1_000)))
     return ledger
 
 
@@ -102,7 +95,7 @@ async def grown(folder: Path, source: Path, receipts: int, rounds: int, nice: in
     (folder / FULL).mkdir()
     say(f"copying {source.stat().st_size / 1e9:.1f} GB")
     shutil.copyfile(source, folder / FULL / "ledger.sqlite3")
-    instances[FULL] = ours.configured(folder / FULL, address, free_port())
+    instances[FULL] = ours.prepare(folder / FULL, address, free_port())
     cells: dict[tuple[str, str], list[Cell]] = {}
     loops_ns = [loop_ns()]
     with contextlib.ExitStack() as stack:
