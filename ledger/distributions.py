@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from ledger import histograms
 from ledger.histograms import Counts
+from ledger.quantiles import band_of, interval_ranks, nearest_rank_index
 
 Metric = Literal["ttft", "itl", "e2e", "queue"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
@@ -24,6 +25,8 @@ class Quantile:
     value_us: int
     low_us: int
     high_us: int
+    from_us: int | None = None  # the quantile of all such requests lies in from..to at 95 %;
+    to_us: int | None = None  # None: so few values don't bound that side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +48,18 @@ class Latency:
     quantiles: tuple[Quantile, ...]
     bins: tuple[Bin, ...]  # without gaps, from the lowest value to the highest
 
+    @property
+    def band(self) -> float:
+        """How far each share of the picture may be from the true one, at 95 % for all at once."""
+        return band_of(self.count)
+
 
 def exact(metric: Metric, values_us: npt.NDArray[np.int64]) -> Latency:
     """The distribution of values in ascending order, with exact quantiles."""
     quantiles = []
     for numerator, denominator in QUANTILES if len(values_us) else ():
-        value_us = int(values_us[-(-numerator * len(values_us) // denominator) - 1])
+        value_us = int(values_us[nearest_rank_index(len(values_us), numerator, denominator)])
+        first, last = interval_ranks(len(values_us), numerator, denominator)
         quantiles.append(
             Quantile(
                 numerator=numerator,
@@ -58,6 +67,8 @@ def exact(metric: Metric, values_us: npt.NDArray[np.int64]) -> Latency:
                 value_us=value_us,
                 low_us=value_us,
                 high_us=value_us,
+                from_us=None if first is None else int(values_us[first - 1]),
+                to_us=None if last is None else int(values_us[last - 1]),
             )
         )
     return Latency(
@@ -71,8 +82,13 @@ def exact(metric: Metric, values_us: npt.NDArray[np.int64]) -> Latency:
 
 def from_counts(metric: Metric, counts: Counts) -> Latency:
     """The distribution that a histogram knows, with the bounds of each quantile."""
-    quantiles = []
+    quantiles, count = [], int(counts.sum())
     for numerator, denominator in QUANTILES:
+        first, last = interval_ranks(count, numerator, denominator)
+        ends = [
+            None if rank is None else histograms.quantile(counts, rank, count)
+            for rank in (first, last)
+        ]
         bound = histograms.quantile(counts, numerator, denominator)
         if bound is not None:
             quantiles.append(
@@ -82,11 +98,13 @@ def from_counts(metric: Metric, counts: Counts) -> Latency:
                     value_us=bound.estimate_us,
                     low_us=bound.low_us,
                     high_us=bound.high_us,
+                    from_us=None if ends[0] is None else ends[0].low_us,
+                    to_us=None if ends[1] is None else ends[1].high_us,
                 )
             )
     return Latency(
         metric=metric,
-        count=int(counts.sum()),
+        count=count,
         exact=False,
         quantiles=tuple(quantiles),
         bins=_bins(counts),

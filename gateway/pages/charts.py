@@ -111,6 +111,7 @@ class Plot:
     y_ticks: tuple[Tick, ...]
     marks: tuple[Tick, ...] = ()
     quiet: bool = False
+    areas: tuple[Line, ...] = ()  # closed paths behind the lines: how sure these are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +165,7 @@ class Distribution:
 
     label: str
     bins: tuple[tuple[int, int, int], ...]
+    band: float = 0.0  # how far each share may be from the true one
 
 
 def ecdf(distributions: Sequence[Distribution]) -> Plot | None:
@@ -182,7 +184,7 @@ def ecdf(distributions: Sequence[Distribution]) -> Plot | None:
     def place(x: float, y: float) -> tuple[float, float]:
         return (math.log10(max(x, 10**low)) - low) / (high - low), 1 - y
 
-    lines = []
+    lines, areas = [], []
     for index, each in enumerate(distributions):
         total, seen = sum(count for _, _, count in each.bins), 0
         points: list[tuple[float, float | None]] = [(10**low, 0.0)] if total else []
@@ -192,6 +194,10 @@ def ecdf(distributions: Sequence[Distribution]) -> Plot | None:
                 seen += count
                 points.append((float(last), seen / total))
         points += [(10**high, 1.0)] if total else []
+        if points and each.band:
+            areas.append(
+                Line(label=each.label, colour=colour(index), path=_band(points, each.band, place))
+            )
         lines.append(Line(label=each.label, colour=colour(index), path=path(points, place)))
     return Plot(
         lines=tuple(lines),
@@ -205,7 +211,20 @@ def ecdf(distributions: Sequence[Distribution]) -> Plot | None:
             Tick(at=percent(1 - share), label=name) for share, name in ((0.95, "p95"), (0.99, ""))
         ),
         quiet=True,
+        areas=tuple(areas),
     )
+
+
+def _band(
+    points: Sequence[tuple[float, float | None]],
+    band: float,
+    place: Callable[[float, float], tuple[float, float]],
+) -> str:
+    """The closed path of everything within the band of a curve, clipped to 0..1."""
+    known = [(x, y) for x, y in points if y is not None]
+    upper = [(x, min(1.0, y + band)) for x, y in known]
+    lower = [(x, max(0.0, y - band)) for x, y in reversed(known)]
+    return f"{path([*upper, *lower], place)}Z"
 
 
 def _apart(places: Sequence[tuple[float, str]]) -> tuple[Tick, ...]:

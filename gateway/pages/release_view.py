@@ -7,7 +7,7 @@ from fractions import Fraction
 from gateway.pages.charts import Distribution, Plot, ecdf
 from gateway.pages.formatting import NONE, milliseconds, percent, thousands, units
 from gateway.release_asks import merged
-from ledger.distributions import Latency, Metric
+from ledger.distributions import Latency, Metric, Quantile
 from ledger.queries.releases import Comparison, Offered, Side
 from ledger.records import ModelIdentity
 from ledger.releases import (
@@ -69,7 +69,9 @@ class QuantileRow:
 
     name: str
     baseline: str
+    baseline_interval: str  # in which the quantile lies at 95 %; a dash: not bounded
     candidate: str
+    candidate_interval: str
     difference: str
     worse: bool
 
@@ -117,6 +119,7 @@ def _metric_card(
                 Distribution(
                     label=label,
                     bins=tuple((each.low_us, each.high_us, each.count) for each in latency.bins),
+                    band=latency.band,
                 )
                 for label, latency in zip(labels, (first, second), strict=True)
             ]
@@ -131,27 +134,38 @@ def _rows(first: Latency, second: Latency) -> tuple[QuantileRow, ...]:
     names = {q.numerator * 100 // q.denominator for q in (*first.quantiles, *second.quantiles)}
     rows = []
     for name in sorted(names):
-        values = [
-            next(
-                (q.value_us for q in one.quantiles if q.numerator * 100 // q.denominator == name),
-                None,
-            )
+        known_of = [
+            next((q for q in one.quantiles if q.numerator * 100 // q.denominator == name), None)
             for one in (first, second)
         ]
-        before, after = values
+        before, after = (None if one is None else one.value_us for one in known_of)
+        intervals = [interval_words(one) for one in known_of]
         known = before is not None and after is not None
         difference = after - before if before is not None and after is not None else None
         rows.append(
             QuantileRow(
                 name=f"p{name}",
                 baseline=milliseconds(before),
+                baseline_interval=intervals[0],
                 candidate=milliseconds(after),
+                candidate_interval=intervals[1],
                 difference=("+" if known and (difference or 0) > 0 else "")
                 + milliseconds(difference),
                 worse=difference is not None and difference * 10 > (before or 0),
             )
         )
     return tuple(rows)
+
+
+def interval_words(found: Quantile | None) -> str:
+    """The 95 % interval of a quantile in ms, open where so few requests don't bound it."""
+    if found is None or (found.from_us is None and found.to_us is None):
+        return NONE
+    if found.to_us is None:
+        return f"{milliseconds(found.from_us)} or more"
+    if found.from_us is None:
+        return f"{milliseconds(found.to_us)} or less"
+    return f"{milliseconds(found.from_us)} to {milliseconds(found.to_us)}"
 
 
 def _tail_words(test: TailTest) -> str:

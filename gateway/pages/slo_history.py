@@ -12,6 +12,7 @@ from gateway.pages.now_view import window_query
 from gateway.pages.slo_view import STATE_CHIPS, ppm
 from ledger.queries.slis import Indicators
 from ledger.records import ControlAction, SloDefinitionRecord, SloEvaluation
+from ledger.releases import wilson_interval
 from ledger.rows import Stored
 from ledger.slo import SloDefinition
 
@@ -123,10 +124,12 @@ class SliceRow:
     p50: str
     p95: str
     p99: str
+    p99_interval: str  # where that of all such requests lies at 95 %
     itl: str
     queue: str
     cancel: str
     valid: str
+    valid_interval: str
     degraded: str
     rejected: str
     cost: str
@@ -149,12 +152,31 @@ def _row(one: Indicators, by: str, moment: Moment) -> SliceRow:
         p50=duration(one.ttft_us.get(50)),
         p95=duration(one.ttft_us.get(95)),
         p99=duration(one.ttft_us.get(99)),
+        p99_interval=_interval(one.ttft_p99_interval_us),
         itl=duration(one.itl_p95_us),
         queue=duration(one.queue_p95_us),
         cancel=duration(one.cancel_ack_p95_us),
         valid=percent(one.valid, one.judged),
+        valid_interval=_share_interval(one.valid, one.judged),
         degraded=percent(one.degraded, one.completed),
         rejected=reasons or NONE,
         cost=units(one.cost_per_valid_pico),
         drill=window_query(drill, moment),
     )
+
+
+def _interval(bounds: tuple[int | None, int | None]) -> str:
+    low, high = bounds
+    if low is None and high is None:
+        return NONE
+    if high is None:
+        return f"{duration(low)} or more"
+    return f"{duration(low)} to {duration(high)}" if low is not None else f"to {duration(high)}"
+
+
+def _share_interval(part: int, whole: int) -> str:
+    """Wilson's interval of a share at 95 %, in per cent."""
+    if not whole:
+        return NONE
+    low, high = wilson_interval(part, whole)
+    return f"{low * 100:.1f} to {high * 100:.1f} %"

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ledger.diagnosis import Finding, Picture, diagnose
+from ledger.quantiles import nearest_rank_index
 from ledger.reading import fetch, fetch_one
 
 RECEIPTS_LIMIT = 10_000  # the newest of a window: more say no more of a p99
@@ -167,7 +168,9 @@ def _known(values: Numbers) -> Numbers:
 def _quantile(values: Numbers, percent: int) -> int | None:
     """The nearest rank of what was measured; None of nothing."""
     ordered = np.sort(_known(values))
-    return int(ordered[-(-percent * len(ordered) // 100) - 1]) if len(ordered) else None
+    if not len(ordered):
+        return None
+    return int(ordered[nearest_rank_index(len(ordered), percent, 100)])
 
 
 def _mean(values: Numbers) -> float | None:

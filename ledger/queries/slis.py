@@ -2,11 +2,11 @@
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
-from ledger.quantiles import nearest_rank
+from ledger.quantiles import interval_ranks, nearest_rank
 from ledger.slo import CAPACITY_CODES, user_cancelled_unserved, valid_completion
 
 ROWS_LIMIT = 200_000
@@ -63,6 +63,7 @@ class Indicators:
     received: int
     accepted: int
     ttft_us: Mapping[int, int]  # percent -> µs, of 50, 95, 99; empty: nothing was measured
+    ttft_p99_interval_us: tuple[int | None, int | None]  # in which it lies at 95 %; None: unbounded
     itl_p95_us: int | None
     queue_p95_us: int | None
     cancel_ack_p95_us: int | None
@@ -119,6 +120,7 @@ def _indicators(name: str, rows: list[Row]) -> Indicators:
         received=len(rows),
         accepted=len(accepted),
         ttft_us={percent: nearest_rank(first, percent, 100) for percent in (50, 95, 99) if first},
+        ttft_p99_interval_us=_interval(first, 99),
         itl_p95_us=_p95(row.itl_mean_us for row in accepted),
         queue_p95_us=_p95(row.queue_us for row in accepted),
         cancel_ack_p95_us=_p95(row.cancel_ack_us for row in accepted),
@@ -129,6 +131,14 @@ def _indicators(name: str, rows: list[Row]) -> Indicators:
         rejected=dict(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
         rejected_for_capacity=sum(rejected[code] for code in CAPACITY_CODES),
         cost_pico=sum(row.cost_total_pico for row in rows),
+    )
+
+
+def _interval(ordered: Sequence[int], percent: int) -> tuple[int | None, int | None]:
+    low, high = interval_ranks(len(ordered), percent, 100)
+    return (
+        None if low is None else ordered[low - 1],
+        None if high is None else ordered[high - 1],
     )
 
 
