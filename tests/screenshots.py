@@ -36,13 +36,16 @@ NAMED = {  # pages whose path isn't their name
     "rates-compare": "/rates/compare?before=rates-2025-11&after=rates-2027-01",
     "rates-history": "/rates/history?key=fast-v2",
     "audit": "/health?audit=quick",
+    "bridge": "/costs/bridge?within=1h",
+    "costs-by-hour": "/costs?by=hour&then=tenant&zone=%2B05:30",
+    "tenant": "/tenants/acme",
 }
 PAGES = (
     "now", "slo/objective/interactive-queue", "slo/slices", "releases/rollout/assistant-v3/1",
-    "receipts", "receipt", "degraded", "refused", "empty", "costs", "slo", "releases", "unknowns",
-    "tenants", "audit-log", "reconciliation", "reconciliation-run", "routes", "policies", "policy",
-    "policy-draft", "policies-compare", "rates", "rate-table", "rates-compare", "rates-history",
-    "health", "audit",
+    "receipts", "receipt", "degraded", "refused", "empty", "costs", "costs-by-hour", "bridge",
+    "slo", "releases", "unknowns", "tenants", "tenant", "audit-log", "display", "reconciliation",
+    "reconciliation-run", "routes", "policies", "policy", "policy-draft", "policies-compare",
+    "rates", "rate-table", "rates-compare", "rates-history", "health", "audit",
 )  # fmt: skip
 
 

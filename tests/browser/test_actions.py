@@ -104,15 +104,16 @@ def test_a_rollout_is_held_and_let_go_on(operator_page: Page):
 def test_a_policy_is_published_and_an_earlier_one_returned_to(admin_page: Page):
     page = admin_page
     page.goto("/policies/revision/policy-8")
+    scripts = page.evaluate("typeof window.htmx !== 'undefined'")
     if page.get_by_text("Publish this draft").count():
         act(page, "Publish this draft", "reviewed")
         expect(page.get_by_text("policy-8").first).to_be_visible()
-    page.goto("/policies/revision/policy-6")
+    earlier = "policy-6" if scripts else "policy-7"  # each only where it isn't in force
+    page.goto(f"/policies/revision/{earlier}")
     act(page, "Return to this policy", "v8 is slower", button="Put it in force again")
     page.wait_for_url("**/policies")
-    expect(page.get_by_role("region", name="Table of published policies")).to_contain_text(
-        "policy-6-again"
-    )
+    published = page.get_by_role("region", name="Table of published policies")
+    expect(published).to_contain_text(f"{earlier}-again")
 
 
 def test_a_rate_table_is_published_from_its_draft(admin_page: Page):

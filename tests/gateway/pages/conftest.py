@@ -10,6 +10,10 @@ from django.core.cache import cache
 from django.test import Client
 
 from gateway.auth_roles import ensure_groups
+from gateway.clock import SystemClock
+from tests.gateway.operations import books
+from tests.sample_books import fleet_records, keep_books, tenant_records
+from tests.sample_console import Console, fill
 
 LogIn = Callable[..., Client]
 
@@ -39,3 +43,22 @@ def log_in() -> LogIn:
 @pytest.fixture
 def viewer(log_in: LogIn) -> Client:
     return log_in("viewer")
+
+
+@pytest.fixture(scope="session")
+def sample_folder(ledger_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small sample console's ledger, made once; to be read alone."""
+    folder = tmp_path_factory.mktemp("sample")
+    path, now_us = folder / "ledger.sqlite3", SystemClock().now_us()
+    path.write_bytes(ledger_template.read_bytes())
+    fill(path, count=60, end_us=now_us, span_us=1_800_000_000)
+    books.append(path, fleet_records(now_us) + tenant_records(now_us))
+    keep_books(path)
+    return folder
+
+
+@pytest.fixture
+def sample(settings: Any, sample_folder: Path) -> Console:
+    """The sample as the console's ledger; nothing serves it."""
+    settings.WEIGHBRIDGE_DB = sample_folder / "ledger.sqlite3"
+    return Console(base_url="", passwords={}, sessions={}, folder=sample_folder)
