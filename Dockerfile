@@ -22,7 +22,7 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s CMD ["python", "-c", \
   "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/readyz', timeout=2)"]
 
-# The first start needs a fleet: `manage.py fleet --help`, or `manage.py demo` for the demonstration's.
+# The first start needs a fleet in the volume: docs/operate.md#deploying.
 CMD ["sh", "-c", "python manage.py migrate --no-input && \
   python manage.py migrate --no-input --database ledger && \
   exec python manage.py serve --host 0.0.0.0 --port 8000"]

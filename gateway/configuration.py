@@ -59,7 +59,10 @@ def load(connection: sqlite3.Connection) -> Configuration:
     """Return what is in force. Raises NotConfigured where no policy or no rate table is."""
     record = stored.current_policy(connection)
     if record is None:
-        raise NotConfigured("no route policy is published; run `make demo` or publish one")
+        raise NotConfigured(
+            "no route policy is published; run `make demo` for the demonstration's, or apply your "
+            "own: `manage.py fleet apply FILE --reason R`"
+        )
     policy = msgspec.json.decode(record.body_json, type=RoutePolicy)
     tables = [
         msgspec.json.decode(table.body_json, type=RateTable)
