@@ -19,6 +19,9 @@ START_SECONDS = 120.0
 POLL_SECONDS = 0.02
 ASK_SECONDS = 5.0
 WARM_UP_SECONDS = 0.3
+SETTLE_SECONDS = 15.0
+LOOK_SECONDS = 0.2
+IDLE_SHARE = 0.1  # of a core, at which a gateway has nothing left to do
 
 
 class DidNotStart(Exception):
@@ -99,6 +102,7 @@ async def measured(
     taken = await drive(running.door, load)
     after = (group.cpu_s(), upstream.cpu_s(), own_cpu_s(), *machine_cpu_s())
     running.sent += taken.sent
+    await settled(group)
     cpu_s, upstream_cpu_s, load_cpu_s, worked_s, there_were_s = (
         end - start for start, end in zip(before, after, strict=True)
     )
@@ -112,6 +116,16 @@ async def measured(
         rss_mb=group.rss_mb(),
         others_share=max(0.0, (worked_s - ours_s) / there_were_s) if there_were_s else 0.0,
     )
+
+
+async def settled(group: Group) -> None:
+    """Wait until a gateway has worked off what its callers left, so that the next has the cores."""
+    ends = time.perf_counter() + SETTLE_SECONDS
+    while time.perf_counter() < ends:
+        before = group.cpu_s()
+        await asyncio.sleep(LOOK_SECONDS)
+        if group.cpu_s() - before <= LOOK_SECONDS * IDLE_SHARE:
+            return
 
 
 def set_pace(upstream_port: int, pace_us: int) -> None:
