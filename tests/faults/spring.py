@@ -5,8 +5,10 @@ process forked from this one. It imports gateway.asgi itself, so that its clock 
 A command a line: `start` answers with a process id, `wait PID` and `poll PID` with its status.
 """
 
+import ctypes
 import gc
 import os
+import signal
 import socket
 import sys
 import traceback
@@ -29,6 +31,7 @@ from gateway.tokenizers import tokenizer  # noqa: E402
 from ledger import writer  # noqa: E402
 from tests.faults.rig import TOKENIZER  # noqa: E402
 
+PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 IMPORTED = (aiohttp, uvloop, gateway.pages.acting, gateway.runtime, gateway.urls, api_application)
 
 
@@ -50,6 +53,7 @@ def main() -> None:
 
 def serve(listening: int) -> int:
     """Be a server until the end of the process: never returns."""
+    ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)  # none outlives its run
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
     status = 1
