@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.peers import fleet, ours, peers
 from benchmarks.peers.driving import Door
-from benchmarks.peers.processes import Group, free_port, loop_ns, stopped_after
+from benchmarks.peers.processes import Group, free_port, loop_ns, stopped_after, sync_ms
 from benchmarks.peers.running import (
     DidNotStart,
     Running,
@@ -76,7 +76,7 @@ class Comparison:
         self._cells: dict[str, dict[str, list[Cell | None]]] = {}
         self._instances: dict[str, ours.Instance] = {}
         self._began = time.perf_counter()
-        self._loops_ns = [loop_ns()]
+        self._loops_ns, self._sync_ms = [loop_ns()], sync_ms(folder)
 
     async def run(self, keys: Sequence[str], *, before: bool) -> Results:
         """Measure ours, ours on the simulator where named, and the peers named.
@@ -103,7 +103,7 @@ class Comparison:
             at=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=time.perf_counter() - self._began,
             rounds=self._rounds,
-            machine=machine(load_before, self._nice, self._loops_ns),
+            machine=machine(load_before, self._nice, self._loops_ns, self._sync_ms),
             loads=tuple(self._loads),
             gateways=tuple(self._gateway(key) for key in (UPSTREAM, *keys)),
             books=tuple(self._books(key) for key in keys if key in self._instances),
@@ -233,7 +233,7 @@ def books_of(key: str, instance: ours.Instance, sent: int) -> Books:
     )
 
 
-def machine(load_before: float, nice: int, loops_ns: Sequence[float]) -> Machine:
+def machine(load_before: float, nice: int, loops_ns: Sequence[float], durable_ms: float) -> Machine:
     info = Path("/proc/cpuinfo").read_text()
     model = next(
         (line.partition(":")[2].strip() for line in info.splitlines() if "model name" in line),
@@ -249,6 +249,7 @@ def machine(load_before: float, nice: int, loops_ns: Sequence[float]) -> Machine
         load_after=os.getloadavg()[0],
         nice=nice,
         loop_ns=(min(loops_ns), max(loops_ns)),
+        sync_ms=durable_ms,
     )
 
 

@@ -23,7 +23,7 @@ from benchmarks import seed
 from benchmarks.peers import fleet, ours
 from benchmarks.peers.comparing import books_of, machine, say
 from benchmarks.peers.paging import number, replaced, table
-from benchmarks.peers.processes import Group, free_port, loop_ns, stopped_after
+from benchmarks.peers.processes import Group, free_port, loop_ns, stopped_after, sync_ms
 from benchmarks.peers.running import measured, start_upstream, started
 from benchmarks.peers.summing import ratio
 from benchmarks.peers.values import Books, Cell, Load, Machine
@@ -97,7 +97,7 @@ async def grown(folder: Path, source: Path, receipts: int, rounds: int, nice: in
     shutil.copyfile(source, folder / FULL / "ledger.sqlite3")
     instances[FULL] = ours.prepare(folder / FULL, address, free_port())
     cells: dict[tuple[str, str], list[Cell]] = {}
-    loops_ns = [loop_ns()]
+    loops_ns, durable_ms = [loop_ns()], sync_ms(folder)
     with contextlib.ExitStack() as stack:
         upstream = stack.enter_context(stopped_after(start_upstream(folder, port)))
         running = {}
@@ -124,7 +124,7 @@ async def grown(folder: Path, source: Path, receipts: int, rounds: int, nice: in
         receipts=receipts,
         file_gb=source.stat().st_size / 1e9,
         rounds=rounds,
-        machine=machine(load_before, nice, loops_ns),
+        machine=machine(load_before, nice, loops_ns, durable_ms),
         start_s=(running[EMPTY].start_s, running[FULL].start_s),
         rss_mb=(rss_mb[EMPTY], rss_mb[FULL]),
         compared=tuple(

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ STOP_SECONDS = 30.0
 LOG_TAIL_CHARS = 600
 COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}  # a second start reads what the first one compiled
 LOOP_TURNS = 200_000
+SYNCS = 51
 
 
 class Group:
@@ -132,6 +134,18 @@ def loop_ns() -> float:
     for turn in range(LOOP_TURNS):
         total += turn % 7
     return (time.process_time_ns() - began) / LOOP_TURNS
+
+
+def sync_ms(folder: Path) -> float:
+    """Return the median time until 8 KB that are written to a file are durable."""
+    times_s = []
+    with (folder / "sync").open("wb", buffering=0) as file:
+        for _ in range(SYNCS):
+            began = time.perf_counter()
+            file.write(bytes(8_192))
+            os.fdatasync(file.fileno())
+            times_s.append(time.perf_counter() - began)
+    return statistics.median(times_s) * 1e3
 
 
 def own_cpu_s() -> float:

@@ -135,6 +135,7 @@ class Machine:
     load_after: float
     nice: int  # the priority that everything measured had; 0: the usual one
     loop_ns: tuple[float, float]  # CPU of a turn of a plain Python loop: least and most
+    sync_ms: float  # until 8 KB are durable where the ledgers are, median
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ def results(*gateways: Gateway, **fields) -> Results:
         gateways=(gateway(UPSTREAM), *gateways), rss_before_mb=100.0, start_before_s=1.0,
         machine=Machine(
             cores=2, cpu="a processor", memory_gb=24.0, python="3.11.7", kernel="6.1",
-            load_before=0.1, load_after=2.0, nice=0, loop_ns=(40.0, 80.0),
+            load_before=0.1, load_after=2.0, nice=0, loop_ns=(40.0, 80.0), sync_ms=0.3,
         ),
     )  # fmt: skip
     return replace(plain, **fields)
