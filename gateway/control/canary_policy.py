@@ -51,7 +51,10 @@ def problems_of(policy: RoutePolicy, plan: Plan) -> tuple[str, ...]:
     if model is None:
         return (*found, f"the policy has no model {plan.logical_model}")
     if model.canary is not None and model.canary.release_id != plan.release_id:
-        found.append(f"{model.name} has a canary of {model.canary.release_id} already")
+        found.append(
+            f"{model.name} has a canary of {model.canary.release_id} already: start that release's "
+            "rollout, or publish a policy without it"
+        )
     others = set(model.primary_routes) - set(plan.baseline_routes) - set(plan.canary_routes)
     found += [
         f"{name} is a primary route of {model.name} in neither arm" for name in sorted(others)
