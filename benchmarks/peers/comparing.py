@@ -49,6 +49,8 @@ FULL = (
          connections=1, seconds=2.0, tokens=8),
     Load(name="many", title="Whole answers of 8 tokens, 32 connections",
          connections=32, seconds=3.0, tokens=8),
+    Load(name="long", title="Whole answers of 8 tokens to prompts of 1,200, 32 connections",
+         connections=32, seconds=2.0, tokens=8, prompts=32),
     Load(name="burst", title="Streams of 51 chunks, sent all at once, 16 connections",
          connections=16, seconds=3.0, tokens=50, stream=True),
     Load(name="paced-32", title="Streams of 51 chunks, one each 20 ms, 32 connections",

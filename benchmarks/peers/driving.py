@@ -39,12 +39,12 @@ class Door:
     headers: Mapping[str, str]
     mark: bytes | None = MARK
 
-    def request(self, tokens: int, *, stream: bool, prompt: str = PROMPT) -> bytes:
-        """Return the bytes of one request."""
+    def request(self, tokens: int, *, stream: bool, prompts: int = 1) -> bytes:
+        """Return the bytes of one request, with the prompt so often."""
         body = orjson.dumps(
             {
                 "model": self.model,
-                "messages": [{"role": "user", "content": prompt}],
+                "messages": [{"role": "user", "content": " ".join([PROMPT] * prompts)}],
                 "max_tokens": tokens,
                 "stream": stream,
             }
@@ -78,7 +78,7 @@ class _Run:
 
     def __init__(self, door: Door, load: Load) -> None:
         self.door, self.load, self.taken = door, load, Taken()
-        self.request = door.request(load.tokens, stream=load.stream)
+        self.request = door.request(load.tokens, stream=load.stream, prompts=load.prompts)
         self.connections: set[_Connection] = set()
         self.reopening: set[asyncio.Task[None]] = set()
         self.over = asyncio.Event()

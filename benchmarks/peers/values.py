@@ -13,7 +13,8 @@ SIMULATED: Final = "weighbridge-simulator"
 class Load:
     """So many connections, each asking again as soon as it was answered, for so long.
 
-    `pace_us` 0: the upstream sends a stream's chunks all at once.
+    `pace_us` 0: the upstream sends a stream's chunks all at once. `prompts`: how often the prompt
+    of 44 tokens is repeated.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Load:
     tokens: int  # of each answer
     stream: bool = False
     pace_us: int = 0
+    prompts: int = 1
 
     @property
     def stream_s(self) -> float:
