@@ -9,6 +9,7 @@ from gateway import metrics
 from gateway.api.budget import header_readings
 from gateway.api.errors import http_codes
 from gateway.policy.reasons import REASONS
+from gateway.telemetry.conventions import BUCKETS, UNITS
 from tests.gateway.api.client import SmallGateway
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,6 +32,12 @@ def test_every_metric_stands_in_the_api_document_and_no_other():
     names = {metric.name for metric in metrics.REGISTRY.collect()}
     table = API[API.index("## Metrics") :]
     assert set(re.findall(r"`((?:weighbridge_|vllm:)[a-z0-9_]+)`", table)) == names
+
+
+def test_every_metric_of_opentelemetry_stands_in_the_api_document_and_no_other():
+    told = API[API.index("## OpenTelemetry") :]
+    named = set(re.findall(r"`(gen_ai\.(?:server|client)\.[a-z_.]+)`", told))
+    assert named == set(UNITS) == set(BUCKETS)
 
 
 def test_every_budget_header_stands_in_the_api_document():

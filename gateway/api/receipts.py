@@ -124,9 +124,10 @@ def _objectives(receipt: Receipt) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = {}
     for name, objective_us, measured_us in asked:
-        known = objective_us is not None and measured_us is not None
         found[f"{name}_ms"] = milliseconds(objective_us)
-        found[f"{name}_met"] = measured_us <= objective_us if known else None
+        found[f"{name}_met"] = (
+            None if objective_us is None or measured_us is None else measured_us <= objective_us
+        )
     return found
 
 

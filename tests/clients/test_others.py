@@ -18,7 +18,7 @@ from tests.server import ROOT, Server
 
 CLIENTS = Path(os.environ.get("CLIENTS", ROOT / ".venv-clients"))
 SCRIPTS = Path(__file__).parent / "scripts"
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 300
 
 
 def _run(server: Server, *command: str, **more: str) -> str:
@@ -98,6 +98,28 @@ def test_openais_client_for_node(open_server: Server):
     assert told["text"].startswith("Simulated") and told["streamed"].startswith("Simulated")
     assert told["response"].startswith("Simulated")
     assert (told["receipt"], told["refused"]) == ("completed", [404, "MODEL_NOT_FOUND"])
+
+
+def test_guidellm_measures_a_load_offline(open_server: Server, tmp_path: Path):
+    """Prompts of its own file: synthetic ones would need a tokenizer from a hub."""
+    command = shutil.which(os.environ.get("GUIDELLM", str(CLIENTS / "bin" / "guidellm")))
+    if command is None:
+        pytest.skip("guidellm isn't installed (its torch takes 6 GB): GUIDELLM names its command")
+    asked = {"prompt": "How heavy is the lorry?", "output_tokens_count": 16}
+    (tmp_path / "prompts.jsonl").write_text(f"{json.dumps(asked)}\n" * 4)
+    backend = f"kind=openai_http,target={open_server.base_url},model=assist"
+    _run(
+        open_server, command, "run", "--disable-console",
+        "--backend", f"{backend},api_key={open_server.keys[EVERYTHING]}",
+        "--profile", "kind=concurrent,streams=2",
+        "--constraint", "kind=max_requests,count=8",
+        "--data", f"kind=json_file,path={tmp_path / 'prompts.jsonl'}",
+        "--output", f"kind=json,path={tmp_path / 'report.json'}",
+        HF_HUB_OFFLINE="1", HOME=str(tmp_path),
+    )  # fmt: skip
+    (benchmark,) = json.loads((tmp_path / "report.json").read_text())["benchmarks"]
+    totals = benchmark["metrics"]["request_totals"]
+    assert (totals["successful"], totals["errored"]) == (8, 0)
 
 
 def test_promtool_finds_nothing_wrong_with_our_metrics(open_server: Server):
