@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gateway.control.objectives import rules_json
+from gateway.control.objectives import evaluated_until_us, rules_json
 from ledger.queries import objectives as stored
 from ledger.queries.slo import slo_status
 from ledger.records import SloEvaluation
@@ -28,15 +28,12 @@ def late(connection: sqlite3.Connection, *, now_us: int) -> list[SloEvaluation]:
     Only the window in which such a request was accepted is corrected: a later window's rules had
     counted what was known when it was evaluated, and its row says so.
     """
-    definitions = stored.objectives(connection)
-    last = [stored.last_evaluation(connection, one.slo_id) for one in definitions]
-    until_us = max((one.end_us for one in last if one is not None), default=0)
-    since_seq = stored.counted_to(connection)
+    since_seq, until_us = stored.counted_to(connection), evaluated_until_us(connection)
     ends = stored.windows_of_late(connection, since_seq, until_us, STEP_US, WINDOWS_LIMIT)
     if not ends:
         return []
     found = []
-    for definition in definitions:
+    for definition in stored.objectives(connection):
         rows = stored.evaluations_of(connection, definition.slo_id, ends)
         found += corrected(connection, definition, rows, now_us=now_us)
     return found

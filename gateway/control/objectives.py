@@ -99,6 +99,12 @@ def due(connection: sqlite3.Connection, around: Around) -> Iterator[Evaluated]:
             end_us += STEP_US
 
 
+def evaluated_until_us(connection: sqlite3.Connection) -> int:
+    """The end of the newest window that any objective in force was evaluated at; 0 of none."""
+    last = [stored.last_evaluation(connection, one.slo_id) for one in stored.objectives(connection)]
+    return max((one.end_us for one in last if one is not None), default=0)
+
+
 def _before_first(closed_us: int, first_us: int) -> int:
     """The end before the first window: no further back than the ledger and the look back go."""
     start_us = max(closed_us - FIRST_LOOK_BACK_US, first_us)

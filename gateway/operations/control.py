@@ -7,7 +7,7 @@ import msgspec
 from django.conf import settings
 
 from gateway.auth_roles import Role
-from gateway.control import correcting, planning, publication
+from gateway.control import correcting, objectives, planning, publication
 from gateway.control.objectives import Entered, possible
 from gateway.operations.base import Operation, Plan, Refused, Seen
 from gateway.policy.values import PRIORITIES
@@ -43,6 +43,15 @@ class EvaluateSlos(Operation, frozen=True, kw_only=True):
             return Refused(code="INVALID_REQUEST", message=message)
         mode: Mode = msgspec.convert(settings.CONTROL_MODE, type=Mode)
         found = planning.plan_pass(seen.connection, at_us, mode=mode)
+        if not found.records and self.at_us is None:
+            ahead_us = objectives.evaluated_until_us(seen.connection)
+            if ahead_us > seen.now_us:
+                message = (
+                    f"The newest evaluated window ends at {ahead_us} µs, and now it is "
+                    f"{seen.now_us} µs: the clock was ahead. Nothing is evaluated until it is later; set the clock, "
+                    "and watch weighbridge_slo_window_end_timestamp_seconds."
+                )
+                return Refused(code="CLOCK_BEHIND", message=message)
         if not found.records:
             return Refused(code="NOTHING_DUE", message="No window is closed and not evaluated.")
         return Plan(

@@ -74,7 +74,8 @@ class Seen:
         return self.numbers[name]
 
     def truth(self, name: str) -> Truths:
-        return self.numbers[name] == 1
+        true: Truths = self.numbers[name] == 1
+        return true
 
 
 def diagnosis(

@@ -11,6 +11,7 @@ from gateway.operations.control import (
     ApproveAction,
     CorrectSlos,
     DeclineAction,
+    EvaluateSlos,
     OverrideSlo,
     UndoAction,
 )
@@ -202,6 +203,17 @@ def test_a_ledger_without_requests_has_no_window_and_one_that_fell_silent_has_no
     assert len(newest) == 9
     assert actions(fleet) == []
     assert len(policies(fleet)) == 1
+
+
+def test_a_clock_that_was_ahead_is_told_and_no_window_is_evaluated_twice(fleet):
+    """SLO-8."""
+    pour(fleet, experiment_one(NOW_US - STEP_US))
+    evaluate(fleet, closed(NOW_US))
+    before = rows(fleet, SloEvaluation)
+    back = perform(fleet, EvaluateSlos(), NOW_US - 1)
+    assert isinstance(back, Refused)
+    assert (back.code, "the clock was ahead" in back.message) == ("CLOCK_BEHIND", True)
+    assert rows(fleet, SloEvaluation) == before
 
 
 @pytest.mark.parametrize("mode", ["approve", "off"])
