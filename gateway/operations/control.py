@@ -48,8 +48,8 @@ class EvaluateSlos(Operation, frozen=True, kw_only=True):
             if ahead_us > seen.now_us:
                 message = (
                     f"The newest evaluated window ends at {ahead_us} µs, and now it is "
-                    f"{seen.now_us} µs: the clock was ahead. Nothing is evaluated until it is later; set the clock, "
-                    "and watch weighbridge_slo_window_end_timestamp_seconds."
+                    f"{seen.now_us} µs: the clock was ahead. Nothing is evaluated until it is "
+                    "later; set the clock, and watch weighbridge_slo_window_end_timestamp_seconds."
                 )
                 return Refused(code="CLOCK_BEHIND", message=message)
         if not found.records:
