@@ -28,6 +28,10 @@ _DEFAULTS: Final = Plan(
     conditions=(),
 )  # fmt: skip
 _LIMITS: Final = {one.metric: one.limit_permille for one in DEFAULT_CONDITIONS}
+_HINTS: Final = {
+    "schema_failures": "Only where requests ask for a schema: no data is no pass.",
+    "taken_over": "Only where outcomes are reported: no data is no pass.",
+}
 _LIST: Final = forms.CheckboxSelectMultiple
 
 
@@ -136,7 +140,7 @@ def _limit_field(metric: str) -> forms.DecimalField:
         required=False, min_value=0, max_value=1_000, max_digits=5, decimal_places=1,
         initial=None if limit is None else f"{limit / 10:g}",
         label=f"{name}: worse by at most, in {'points' if ratio else '%'}",
-        help_text="Of the canary's tail." if metric in TAILS else "",
+        help_text=_HINTS.get(metric, "Of the canary's tail." if metric in TAILS else ""),
     )  # fmt: skip
 
 
