@@ -20,10 +20,12 @@ from gateway.operations import anywhere
 from gateway.operations.base import Actor, Done, Operation, Refused
 from gateway.operations.registry import OPERATIONS, read
 from ledger.errors import LedgerError
+from ledger.money import parse_scaled
 
 FIELDS_LIMIT = 200
 _OWN = ("csrfmiddlewaretoken", "next")
 REFUSED_STATUS = 422
+_PLACES = {"units": 12, "ms": 3}  # decimal places of a form's amount in the field's own unit
 
 
 @require_role("operator")
@@ -78,8 +80,9 @@ def tree_of(form: QueryDict, name: str) -> dict[str, Any]:
     """A form's fields as the operation's: what is left empty is left out.
 
     `quota.time_zone` is a field within `quota`; of a name ending in `[]` every value is taken; one
-    ending in `:json` is JSON text, in `:toml` TOML. Numbers come as text and are read as the
-    operation declares. ValueError, naming the field, for what can't be read.
+    ending in `:json` is JSON text, in `:toml` TOML; in `:units` an amount that becomes pico units,
+    in `:ms` milliseconds that become µs. Numbers come as text and are read as the operation
+    declares. ValueError, naming the field, for what can't be read.
     """
     kind = OPERATIONS.get(name)
     if len(form) > FIELDS_LIMIT:
@@ -110,6 +113,11 @@ def _value(key: str, given: list[str]) -> Any:
     name, _, kind = key.partition(":")
     if not kind:
         return given[-1]
+    if kind in _PLACES:
+        try:
+            return parse_scaled(given[-1], _PLACES[kind])
+        except ValueError as problem:
+            raise ValueError(f"{name.removesuffix('_pico')}: {problem}") from problem
     try:
         return _toml(given[-1]) if kind == "toml" else msgspec.json.decode(given[-1])
     except msgspec.DecodeError as problem:

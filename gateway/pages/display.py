@@ -45,6 +45,8 @@ def index(request: HttpRequest) -> HttpResponse:
         "zone_name": zone.kept(request).name,
         "zones": zone.ZONES,
         "keys_are": keys_of(request),
+        "theme": theme_of(request),
+        "themes": THEMES,
     }
     if request.method != "POST":
         return render(request, "display/index.html", context)

@@ -1,5 +1,6 @@
 """Tenants and keys: who may use how much, what is left of it, and by which keys."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -10,10 +11,11 @@ from django.views.decorators.http import require_safe
 from gateway.api.auth import KNOWN_SCOPES
 from gateway.auth_roles import require_role
 from gateway.pages.shell import clock, ledger
+from gateway.pages.tenants_view import fields, limits
 from gateway.quota import Quota
 from ledger.forecast import Forecast, forecast
 from ledger.queries.configuration import tenants as all_tenants
-from ledger.queries.costs import costs
+from ledger.queries.costs import FILTER_VALUES_LIMIT, costs
 from ledger.queries.people import KeyState, keys_of, tenant_revisions
 from ledger.records import Tenant
 from ledger.zones import QUARTER_US, Period, parse_zone
@@ -37,14 +39,17 @@ def index(request: HttpRequest) -> HttpResponse:
     for state in keys_of(connection):
         if state.usable_at(now_us):
             counts[state.key.tenant_id] = counts.get(state.key.tenant_id, 0) + 1
+    every = all_tenants(connection)
+    quotas = {tenant.tenant_id: quota_of(tenant) for tenant in every}
+    month_of = months(quotas, now_us)
     lines = [
         Line(
             tenant=tenant,
-            quota=(quota := quota_of(tenant)),
-            month=month_of(tenant.tenant_id, quota, now_us),
+            quota=quotas[tenant.tenant_id],
+            month=month_of[tenant.tenant_id],
             keys=counts.get(tenant.tenant_id, 0),
         )
-        for tenant in all_tenants(connection)
+        for tenant in every
     ]
     return render(request, "tenants/index.html", {"lines": lines})
 
@@ -63,9 +68,10 @@ def show(request: HttpRequest, tenant_id: str) -> HttpResponse:
         {
             "tenant": revisions[0],
             "quota": quota,
-            "fields": quota_fields(quota),
-            "month": month_of(tenant_id, quota, now_us),
-            "revisions": [(one, quota_fields(quota_of(one))) for one in revisions],
+            "limits": limits(quota),
+            "fields": fields(quota),
+            "month": months({tenant_id: quota}, now_us)[tenant_id],
+            "revisions": [(one, limits(quota_of(one))) for one in revisions],
             "keys": [(state, key_words(state, now_us)) for state in keys_of(connection, tenant_id)],
             "scopes": KNOWN_SCOPES,
         },
@@ -76,32 +82,37 @@ def quota_of(tenant: Tenant) -> Quota:
     return msgspec.json.decode(tenant.body_json, type=Quota)
 
 
-def quota_fields(quota: Quota) -> dict[str, str]:
-    """Each field of a quota as text, "" for no limit; lists by commas."""
-    return {
-        name: "" if value is None else ", ".join(value) if isinstance(value, tuple) else str(value)
-        for name, value in msgspec.structs.asdict(quota).items()
-    }
+def months(quotas: Mapping[str, Quota], now_us: int) -> dict[str, Forecast]:
+    """Each tenant's calendar month so far against its budget, in its quota's own zone.
+
+    One query for FILTER_VALUES_LIMIT tenants of a zone, so a hundred cost what one does.
+    """
+    found: dict[str, Forecast] = {}
+    for zone in sorted({quota.time_zone for quota in quotas.values()}):
+        names = [name for name, quota in quotas.items() if quota.time_zone == zone]
+        for at in range(0, len(names), FILTER_VALUES_LIMIT):
+            some = {name: quotas[name] for name in names[at : at + FILTER_VALUES_LIMIT]}
+            found |= _of_one_zone(zone, some, now_us)
+    return found
 
 
-def month_of(tenant_id: str, quota: Quota, now_us: int) -> Forecast:
-    """A tenant's calendar month so far, against its budget, in the quota's own zone."""
-    start_us, end_us = quota.period_us("month", now_us)
+def _of_one_zone(zone: str, quotas: Mapping[str, Quota], now_us: int) -> dict[str, Forecast]:
+    start_us, end_us = next(iter(quotas.values())).period_us("month", now_us)
     until_us = min(end_us, now_us - now_us % QUARTER_US + QUARTER_US)
     table = costs(
         ledger(),
         Period(start_us=start_us, end_us=until_us),
         ["tenant"],
-        zone=parse_zone(quota.time_zone),
-        filters={"tenant": (tenant_id,)},
+        zone=parse_zone(zone),
+        filters={"tenant": tuple(quotas)},
     )
-    return forecast(
-        table.total.cost_total_pico,
-        quota.budget_pico,
-        start_us=start_us,
-        now_us=now_us,
-        end_us=end_us,
-    )
+    spent = {row.values[0]: row.sums.cost_total_pico for row in table.rows}
+    return {
+        name: forecast(
+            spent.get(name, 0), quota.budget_pico, start_us=start_us, now_us=now_us, end_us=end_us
+        )
+        for name, quota in quotas.items()
+    }
 
 
 def key_words(state: KeyState, now_us: int) -> str:

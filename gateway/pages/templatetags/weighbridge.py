@@ -151,7 +151,7 @@ def saved(context: template.Context, *names: str) -> SafeString:
     slug = slugify(name)
     csv, json = (saving.link(request, slug, kind) for kind in saving.KINDS)
     return format_html(
-        '<p class="saved" data-table="{}">Save as <a href="{}" aria-label="{name} as CSV">CSV</a>'
+        '<p class="saved" data-table="{}"><a href="{}" aria-label="{name} as CSV">CSV</a>'
         ' <a href="{}" aria-label="{name} as JSON">JSON</a></p>',
         slug,
         csv,
