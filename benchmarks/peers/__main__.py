@@ -37,15 +37,18 @@ def main() -> None:
     if options.nice:
         os.setpriority(os.PRIO_PROCESS, 0, options.nice)
         prefer(os.getpid(), options.nice)
+    told = options.source.read_bytes() if options.source else None
     if options.growth:
-        from benchmarks.peers import growing
+        from benchmarks.peers import growing  # it fills a ledger with what tests have
 
-        growing.main(VAR, options.growth, options.rounds, options.nice, options.docs)
-        return
-    if options.source:
-        results = msgspec.json.decode(options.source.read_bytes(), type=Results)
-    else:
-        results = measure(options)
+        growth = (
+            msgspec.json.decode(told, type=growing.Growth)
+            if told
+            else growing.measure(VAR, options.growth, options.rounds, options.nice)
+        )
+        growing.tell(growth, VAR, options.docs)
+        sys.exit(any(books.problem for books in growth.books))
+    results = msgspec.json.decode(told, type=Results) if told else measure(options)
     tell(results, options.docs)
     sys.exit(any(books.problem for books in results.books) or (options.short and _broken(results)))
 

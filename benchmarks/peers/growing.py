@@ -9,7 +9,6 @@ import contextlib
 import os
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -64,11 +63,14 @@ class Growth:
     books: tuple[Books, ...]
 
 
-def main(var: Path, receipts: int, rounds: int, nice: int, docs: Path | None) -> None:
-    """Measure, print, and write JSON and, where there is a folder for it, the page's part."""
+def measure(var: Path, receipts: int, rounds: int, nice: int) -> Growth:
     source = seeded(var, receipts)
     with tempfile.TemporaryDirectory(dir=var) as folder:
-        growth = uvloop.run(grown(Path(folder), source, receipts, rounds, nice))
+        return uvloop.run(grown(Path(folder), source, receipts, rounds, nice))
+
+
+def tell(growth: Growth, var: Path, docs: Path | None) -> None:
+    """Print, and write JSON and, where there is a folder for it, the page's part."""
     block = told(growth)
     print(block)
     json = msgspec.json.format(msgspec.json.encode(growth), indent=1).decode() + "\n"
@@ -76,7 +78,6 @@ def main(var: Path, receipts: int, rounds: int, nice: int, docs: Path | None) ->
     if docs is not None:
         page = docs / "benchmarks.md"
         write_whole(page, replaced(page.read_text(), block, BEGINS, ENDS))
-    sys.exit(any(books.problem for books in growth.books))
 
 
 def seeded(var: Path, receipts: int) -> Path:
