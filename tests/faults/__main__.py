@@ -6,6 +6,7 @@ found. `--kinds a,b` does only those.
 
 import argparse
 import asyncio
+import math
 import os
 import resource
 import secrets
@@ -32,6 +33,7 @@ def main() -> int:
     parser.add_argument("--injections", type=int, default=500)
     parser.add_argument("--seed", type=int, help="that of an earlier run has the same order")
     parser.add_argument("--kinds", help="names, with commas; all of them unless given")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="at most")
     parser.add_argument("--directory", type=Path, help="where the ledger is; memory is fastest")
     options = parser.parse_args()
     seed = secrets.randbits(32) if options.seed is None else options.seed
@@ -54,7 +56,8 @@ def main() -> int:
         report = asyncio.run(
             storm(
                 folder / "template.sqlite3", folder, order(kinds, options.injections, Random(seed)),
-                seed=seed, disk=disk, tell=lambda line: print(line, flush=True), strict=False,
+                seed=seed, disk=disk, seconds=60 * options.minutes,
+                tell=lambda line: print(line, flush=True), strict=False,
             )
         )  # fmt: skip
     say(report, time.monotonic() - begun)

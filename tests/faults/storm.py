@@ -1,6 +1,7 @@
 """One injection after another on one ledger, and everything asked for after each."""
 
 import asyncio
+import math
 import time
 import traceback
 from collections.abc import Sequence
@@ -40,18 +41,23 @@ def order(kinds: Sequence[str], injections: int, chance: Random) -> list[str]:
 
 async def storm(
     template: Path, folder: Path, names: Sequence[str], *, seed: int, disk: bool = True,
-    most_connections: int = 0, clients: int = 0, tell=lambda line: None, strict: bool = True,
+    most_connections: int = 0, clients: int = 0, seconds: float = math.inf,
+    tell=lambda line: None, strict: bool = True,
 ) -> Report:  # fmt: skip
     """The report of these injections, one after another.
 
     `strict`: the first finding ends the run with its AssertionError; else it is noted, and the run
     goes on on the same ledger. `most_connections`, `clients`: fewer of them than by default.
+    `seconds`: after which no further injection begins.
     """
     report, checks = Report(seed=seed), Checks()
+    ends = time.monotonic() + seconds
     async with rigged(template, folder, disk=disk) as rig:
         rig.most_connections, rig.clients = most_connections, clients
         for number, name in enumerate(names):
             begun = time.monotonic()
+            if begun > ends:
+                break
             try:
                 back_s = await _inject(rig, checks, report, name, Random(f"{seed}/{number}"))
             except Exception as error:
