@@ -106,7 +106,7 @@ def test_guidellm_measures_a_load_offline(open_server: Server, tmp_path: Path):
     if command is None:
         pytest.skip("guidellm isn't installed (its torch takes 6 GB): GUIDELLM names its command")
     asked = {"prompt": "How heavy is the lorry?", "output_tokens_count": 16}
-    (tmp_path / "prompts.jsonl").write_text(f"{json.dumps(asked)}\n" * 4)
+    (tmp_path / "prompts.jsonl").write_text(f"{json.dumps(asked)}\n" * 8)
     backend = f"kind=openai_http,target={open_server.base_url},model=assist"
     _run(
         open_server, command, "run", "--disable-console",
