@@ -19,6 +19,7 @@ from gateway.reporting import AskProblem, read_costs
 from ledger.money import units_text
 from ledger.queries.cost_sums import CostSums, UnitCost
 from ledger.queries.costs import TAG_PREFIX, CostRow, CostTable, Dimension, Drill
+from ledger.spreadsheets import safe_cell
 from ledger.zones import to_local
 
 GROUPINGS: dict[Dimension, str] = {
@@ -56,7 +57,6 @@ BARS_LIMIT = 10
 PARTS_LIMIT = 5
 OTHERS = "others"
 NONE_TEXT = "(none)"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,14 +215,10 @@ def export(table: CostTable) -> Export:
         rows.append(CostRow(values=label, sums=table.others))
     rows.append(CostRow(values=("total", *[""] * (len(table.dimensions) - 1)), sums=table.total))
     for row in rows:
-        writer.writerow((*(_safe(value) for value in row.values), *_numbers(row.sums)))
+        writer.writerow((*(safe_cell(value) for value in row.values), *_numbers(row.sums)))
     text = out.getvalue()
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Export(text=text, rows=len(rows), sha256=digest)
-
-
-def _safe(text: str) -> str:
-    return "'" + text if text.startswith(_FORMULA) else text
 
 
 def _numbers(sums: CostSums) -> tuple[int | str, ...]:

@@ -29,6 +29,7 @@ from ledger.queries.what_if import served
 from ledger.rate_changes import changes
 from ledger.rates import RateTable
 from ledger.reading import reader
+from ledger.spreadsheets import safe_cell
 from ledger.what_if import tried
 from ledger.zones import days, parse_zone
 
@@ -145,7 +146,9 @@ class Command(ListingCommand):
             with options["left_out"].open("w", newline="", encoding="utf-8") as file:
                 rows = csv.writer(file)
                 rows.writerow(("model", "field", "value", "why"))
-                rows.writerows((each.key, each.field, each.value, each.why) for each in left)
+                for each in left:
+                    told = (each.key, each.field, each.value, each.why)
+                    rows.writerow([safe_cell(str(cell)) for cell in told])
         for each in left[:LEFT_OUT_SHOWN]:
             self.stderr.write(f"left out: {each.key} {each.field} {each.value}: {each.why}")
         if len(left) > LEFT_OUT_SHOWN:
