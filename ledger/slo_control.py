@@ -16,6 +16,7 @@ Phase = Literal["proposed", "applied", "undone", "declined", "lapsed"]
 STEP_US = 5 * 60_000_000  # the length of a window; windows are disjoint and end on its multiples
 GRACE_US = 30_000_000  # after the longest deadline, until a window counts as closed (SLO-7)
 CALM_WINDOWS = 3  # in a row, until an action is undone
+SHOWN_WINDOWS = 3  # that old may the newest evaluation be: windows close with a delay
 EPISODES_PER_HOUR = 2  # of one objective: more is flapping
 SHEDDING: frozenset[ActionKind] = frozenset(
     {"limit_prefill", "reduce_batch", "shed_priority", "change_quota", "tighten_tokens"}
@@ -51,6 +52,19 @@ class Step:
     episode: str | None
     phase: Phase | None
     reason: str  # a stable code
+
+
+def state_now(status: SloStatus, last_state: str, last_end_us: int) -> SloState:
+    """The state to show at a moment: what the counts say, and what the newest closed window knows.
+
+    SHED stays as long as that window found its action in force, ROLLBACK while it still burns. An
+    evaluation of another time says nothing.
+    """
+    if not 0 <= status.at_us - last_end_us <= SHOWN_WINDOWS * STEP_US or status.state == "NO_DATA":
+        return status.state
+    if last_state == "SHED":
+        return "SHED"
+    return "ROLLBACK" if last_state == "ROLLBACK" and status.state == "FREEZE" else status.state
 
 
 def closed_until_us(now_us: int, longest_deadline_us: int) -> int:

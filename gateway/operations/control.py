@@ -1,6 +1,7 @@
 """Objectives and their actions: evaluated, declared, approved, undone, overridden (SPEC 12)."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import ClassVar
 
 import msgspec
@@ -121,6 +122,13 @@ def declare(
             message=f"{definition.slo_id} can't be declared: {found[0].detail}.",
             problems=tuple(f"{one.code}: {one.detail}" for one in found),
         )
+    if not definition.rules and not definition.retired:
+        message = (
+            f"{definition.slo_id} can't be declared: no burn rule is left for its target and "
+            "period, so it could never alert. Take a longer period or a higher target, or give "
+            "rules of its own as OpenSLO."
+        )
+        return Refused(code="NO_RULES", message=message, problems=definition.left_out)
     stray = None if definition.retired else _stray_target(definition.action, seen)
     if stray is not None:
         message = f"{definition.slo_id} can't be declared: {stray}"
@@ -285,6 +293,10 @@ class OverrideSlo(Operation, frozen=True, kw_only=True):
         if self.expires_at_us > seen.now_us + OVERRIDE_LIMIT_US:
             message = "An override lasts 30 days at most; declare another objective instead."
             return Refused(code="INVALID_REQUEST", message=message)
+        ends = self.expires_at_us <= seen.now_us
+        if ends and stored.override_of(seen.connection, self.slo_id, seen.now_us) is None:
+            message = f"No override of {self.slo_id} is in force: there is nothing to end."
+            return Refused(code="NO_CHANGE", message=message)
         row = ActionOverride(
             slo_id=self.slo_id,
             revision=stored.override_revision(seen.connection, self.slo_id) + 1,
@@ -295,10 +307,17 @@ class OverrideSlo(Operation, frozen=True, kw_only=True):
         )
         return Plan(
             records=(row,),
-            summary=f"{self.slo_id} acts on nothing until {self.expires_at_us} µs.",
+            summary=f"Ended the override of {self.slo_id}."
+            if ends
+            else f"{self.slo_id} acts on nothing until {_time(self.expires_at_us)}.",
             subject=self.slo_id,
             after={"expires_at_us": self.expires_at_us},
         )
+
+
+def _time(at_us: int) -> str:
+    """A moment to the second, in UTC."""
+    return f"{datetime.fromtimestamp(at_us // 1_000_000, tz=UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _phase(

@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from gateway.diagnosing import Moment
 from gateway.pages.formatting import duration, iso, percent, thousands, units
-from gateway.pages.slo_view import STATE_CHIPS, covers, drill_of, length_of, rate
+from gateway.pages.slo_view import STATE_CHIPS, covers, drill_of, length_of, rate, state_of
 from ledger.diagnosis import LEAST_REQUESTS, Finding, Picture
 from ledger.queries.proving import MARKS, Proof
 from ledger.records import ActionOverride, ControlAction, SloEvaluation
@@ -53,12 +53,13 @@ def objective(
         key=lambda rule: (rule.state == "ALERT", (rule.long.burn or 0) / rule.rule.factor),
         default=None,
     )
-    since_us, since_exactly = _since(status, evaluations)
+    state = state_of(status, evaluations[0] if evaluations else None)
+    since_us, since_exactly = _since(state, evaluations)
     return Objective(
         slo_id=definition.slo_id,
         title=definition.title,
-        state=status.state,
-        chip=STATE_CHIPS[status.state],
+        state=state,
+        chip=STATE_CHIPS[state],
         whom=covers(definition),
         since_us=since_us,
         since_exactly=since_exactly,
@@ -73,14 +74,14 @@ def objective(
     )
 
 
-def _since(status: SloStatus, evaluations: Sequence[SloEvaluation]) -> tuple[int | None, bool]:
+def _since(state: str, evaluations: Sequence[SloEvaluation]) -> tuple[int | None, bool]:
     """(the end of the first window in which it was so, whether the one before was otherwise)."""
     newest: dict[int, SloEvaluation] = {}
     for one in evaluations:  # of several revisions of a window the highest comes first
         newest.setdefault(one.end_us, one)
     first: SloEvaluation | None = None
     for one in newest.values():
-        if (one.state in _CALM) != (status.state in _CALM):
+        if (one.state in _CALM) != (state in _CALM):
             return (None, False) if first is None else (first.end_us, True)
         first = one
     return (None, False) if first is None else (first.end_us, False)

@@ -43,7 +43,12 @@ def _context(definition: SloDefinition) -> dict[str, object]:
     met = experiences(connection, now_us - HOUR_US, now_us, [definition])
     evaluated = stored.evaluations(connection, slo_id, limit=WINDOWS_SHOWN)
     return {
-        "c": card(report, met[definition.key], shown().zone),
+        "c": card(
+            report,
+            met[definition.key],
+            stored.last_evaluation(connection, slo_id),
+            shown().zone,
+        ),
         "definition": definition,
         "strip": strip(evaluated),
         "strip_width": WINDOWS_SHOWN * 10,

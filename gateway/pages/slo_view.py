@@ -9,8 +9,10 @@ from gateway.pages.charts import Plot, Series, time_series
 from gateway.pages.formatting import clock_time, duration, percent
 from ledger.queries.means import SAMPLE_LIMIT, Experience, Mean
 from ledger.queries.slo import SloReport
+from ledger.records import SloEvaluation
 from ledger.slo import PPM, SloDefinition
-from ledger.slo_burn import RuleStatus, WindowBurn
+from ledger.slo_burn import RuleStatus, SloState, SloStatus, WindowBurn
+from ledger.slo_control import state_now
 
 STEPS_SHOWN = 16  # of a quarter hour each
 
@@ -84,16 +86,27 @@ class Card:
     drill: str
 
 
-def card(report: SloReport, met: Experience, zone: tzinfo = UTC) -> Card:
-    """The card of one objective; `met`: what its requests met in the last hour."""
+def state_of(status: SloStatus, last: SloEvaluation | None) -> SloState:
+    """The state to show: `last` is the newest closed window's, which knows what is in force."""
+    return status.state if last is None else state_now(status, last.state, last.end_us)
+
+
+def card(
+    report: SloReport, met: Experience, last: SloEvaluation | None, zone: tzinfo = UTC
+) -> Card:
+    """The card of one objective; `met`: what its requests met in the last hour.
+
+    `last`: its newest evaluation.
+    """
+    state = state_of(report.status, last)
     status, definition = report.status, report.status.definition
     left, used = status.budget_left, status.period.burn
     return Card(
         slo_id=definition.slo_id,
         title=definition.title,
-        state=status.state,
-        chip=STATE_CHIPS[status.state],
-        said=_said(status.state, left),
+        state=state,
+        chip=STATE_CHIPS[state],
+        said=_said(state, left),
         target=ppm(definition.target_ppm),
         threshold=duration(definition.threshold_us) if definition.threshold_us else "",
         covers=covers(definition),

@@ -1,13 +1,20 @@
 """How sure a quantile and a distribution are, held against scipy (SLO-1, REL-2)."""
 
+import bisect
 import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
+from scipy.stats import binom, ecdf
 
-from ledger.quantiles import MISSED, band_of, interval_ranks, nearest_rank_index
+from ledger.quantiles import (
+    MISSED,
+    band_of,
+    interval_ranks,
+    nearest_rank,
+    nearest_rank_index,
+)
 
 
 @given(count=st.integers(1, 3_000), percent=st.sampled_from([1, 5, 50, 95, 99]))
@@ -25,6 +32,24 @@ def test_the_ranks_are_the_tightest_that_the_binomial_allows(count, percent):
     else:
         assert binom.sf(high - 1, count, share) <= half + tight
         assert high == 1 or binom.sf(high - 2, count, share) > half - tight
+
+
+@given(
+    values=st.lists(st.integers(0, 10**9), min_size=1, max_size=300),
+    percent=st.integers(1, 100),
+)
+def test_the_nearest_rank_is_the_inverse_of_the_empirical_distribution(values, percent):
+    """SLO-7: the smallest value that at least so many hundredths of all are at or under."""
+    ordered = sorted(values)
+    exact = nearest_rank(ordered, percent, 100)
+    reached = ecdf(ordered).cdf
+    at = [bisect.bisect_right(ordered, each) for each in reached.quantiles]
+    expected = next(
+        int(value)
+        for value, count in zip(reached.quantiles, at, strict=True)
+        if 100 * count >= percent * len(ordered)
+    )
+    assert exact == expected
 
 
 @pytest.mark.parametrize(

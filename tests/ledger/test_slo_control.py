@@ -15,6 +15,7 @@ from ledger.slo_control import (
     Memory,
     after_window,
     closed_until_us,
+    state_now,
 )
 from ledger.slo_defaults import DEFAULT_SLOS
 
@@ -143,3 +144,24 @@ def test_no_action_is_begun_while_one_is_open_or_ended_before_it_was_calm(window
             assert open_now
             assert calm >= CALM_WINDOWS
             open_now = False
+
+
+@pytest.mark.parametrize(
+    ("last", "age_windows", "shown"),
+    [
+        ("SHED", 1, "SHED"),
+        ("SHED", 4, "OK"),  # of another time
+        ("SHED", -1, "OK"),  # of later
+        ("ROLLBACK", 1, "OK"),  # it burns no more
+        ("FREEZE", 1, "OK"),
+    ],
+)
+def test_between_windows_the_state_knows_what_the_newest_one_found_in_force(
+    last, age_windows, shown
+):
+    """SLO-8: an action stays in force for its calm windows."""
+    calm = status(*CALM)
+    assert state_now(calm, last, calm.at_us - age_windows * STEP_US) == shown
+    burning = status(*ALERT)
+    if last == "ROLLBACK":
+        assert state_now(burning, last, burning.at_us - age_windows * STEP_US) == "ROLLBACK"

@@ -83,6 +83,7 @@ def test_an_objective_is_declared_by_the_form(fleet_of, admin: Client):
         ({"indicator": "cost"}, "The cost needs one."),
         ({"slo_id": "No/Slash"}, "valid value"),
         ({"action_target": "bacth"}, "ACTION_TARGET"),
+        ({"period_days": "1"}, "NO_RULES"),
         ({"reason": ""}, "required"),
     ],
 )
