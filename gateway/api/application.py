@@ -59,6 +59,7 @@ from gateway.api.problems import invalid
 from gateway.api.proofs import Proofs
 from gateway.api.reading import PATH as PAGE
 from gateway.api.reading import ApiPage
+from gateway.api.reconciliations import RECONCILIATIONS, Reconciliations
 from gateway.api.replies import failed, failed_in, failed_natively
 from gateway.api.responses import Responses, StoredResponses
 from gateway.api.retained import Retained
@@ -111,6 +112,7 @@ class Application:
         unknowns, acted = Unknowns(ports), control.Control(ports)
         outcomes = Outcomes(ports, body_limit_bytes)
         operating = Operations(ports, body_limit_bytes)
+        books = Reconciliations(ports)
         matrix, shown = CapabilityMatrix(ports), published.Published(ports)
         chat = Calls(ports, body_limit_bytes, CHAT)
         deciding = Deciding(ports, body_limit_bytes)
@@ -156,6 +158,8 @@ class Application:
             self._keyed("GET", control.ACTIONS, "actions", acted.actions),
             self._keyed("GET", control.ROLLOUTS, "rollouts", acted.rollouts),
             self._keyed("GET", control.DIAGNOSIS, "diagnosis", acted.diagnosis),
+            self._keyed("GET", RECONCILIATIONS, "reconciliations", books.listed),
+            self._keyed("GET", f"{RECONCILIATIONS}/{{id}}", "reconciliation", books.one),
             self._keyed("GET", OPERATIONS, "operations", operating.listed),
             self._keyed("POST", f"{OPERATIONS}/{{id}}", "operation", operating.perform),
             *self._protocol(body_limit_bytes),
@@ -240,7 +244,7 @@ class Application:
         scopes: tuple[str, ...] = (SCOPE_INFERENCE,)
         if path in reports.PATHS:
             scopes = (SCOPE_RECEIPTS, SCOPE_REPORTS)
-        elif path in control.PATHS:
+        elif path in control.PATHS or path.startswith(RECONCILIATIONS):
             scopes = (SCOPE_REPORTS, SCOPE_OPERATE, SCOPE_ADMINISTER)
         elif path.startswith((OPERATIONS, *published.PATHS)):
             scopes = (SCOPE_OPERATE, SCOPE_ADMINISTER)

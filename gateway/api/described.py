@@ -354,6 +354,14 @@ DESCRIBED = MappingProxyType(
         ("GET", "/api/v1/fleet"): Described(
             summary="What is in force, as a fleet file.", tag="operations", content=(TOML,)
         ),
+        ("GET", "/api/v1/reconciliations"): Described(
+            summary="Lists each provider's invoices, runs against them and the last closed period.",
+            tag="reports",
+        ),
+        ("GET", "/api/v1/reconciliations/{id}"): Described(
+            summary="Shows a run: opening, movements, closing, and its largest differences.",
+            tag="reports",
+        ),
         ("GET", "/api/v1/unknowns"): Described(
             summary="The open unknowns with their age and the money at risk.", tag="ledger"
         ),

@@ -10,7 +10,6 @@ from ledger.rows import columns
 from tests.factories import model_identity
 from tests.gateway.api.client import filed
 
-
 # What a receipt's row carries of its only attempt, which is shown beside it.
 OF_ITS_ATTEMPT = {"closes", "provider_request_id", "service_tier"}
 

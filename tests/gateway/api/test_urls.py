@@ -43,6 +43,8 @@ URLS = {
     ("GET", "/api/v1/actions"): "reports operate administer",
     ("GET", "/api/v1/rollouts"): "reports operate administer",
     ("GET", "/api/v1/diagnosis"): "reports operate administer",
+    ("GET", "/api/v1/reconciliations"): "reports operate administer",
+    ("GET", "/api/v1/reconciliations/{id}"): "reports operate administer",
     ("GET", "/api/v1/operations"): "operate administer",
     ("POST", "/api/v1/operations/{id}"): "operate administer",
     ("GET", "/v2"): "inference",
