@@ -151,11 +151,15 @@ def _discrepancy(one: Found) -> dict[str, Any]:
 
 
 def _signed(one: ReconciliationSignOff | None) -> dict[str, Any] | None:
-    return one and {"signed_by": one.signed_by, "signed_at": iso_time(one.signed_at_us)}
+    if one is None:
+        return None
+    return {"signed_by": one.signed_by, "signed_at": iso_time(one.signed_at_us)}
 
 
 def _lock(one: PeriodLock | None) -> dict[str, Any] | None:
-    return one and {
+    if one is None:
+        return None
+    return {
         "period": one.period,
         "locked_by": one.locked_by,
         "locked_at": iso_time(one.locked_at_us),
