@@ -221,10 +221,11 @@ def requests_of(connection: sqlite3.Connection, attempt_ids: Sequence[str]) -> t
         return ()
     places = ",".join("?" * len(keys))
     firsts = [key.removesuffix(FIRST_ATTEMPT) for key in keys if key.endswith(FIRST_ATTEMPT)]
-    sql = (
-        f"SELECT attempt_id, request_id FROM attempt WHERE attempt_id IN ({places}) "  # noqa: S608 - places alone
-        f"UNION ALL SELECT request_id || '{FIRST_ATTEMPT}', request_id FROM route_decision "
-        f"WHERE request_id IN ({','.join('?' * len(firsts))}) AND attempt_kind IS NOT NULL"
-    )
+    sql = f"SELECT attempt_id, request_id FROM attempt WHERE attempt_id IN ({places})"  # noqa: S608 - places alone
+    if firsts:
+        sql += (
+            f" UNION ALL SELECT request_id || '{FIRST_ATTEMPT}', request_id FROM route_decision "
+            f"WHERE request_id IN ({','.join('?' * len(firsts))}) AND attempt_kind IS NOT NULL"
+        )
     found = {row[0]: row[1] for row in fetch(connection, sql, (*keys, *firsts))}
     return tuple(dict.fromkeys(found[one] for one in keys if one in found))

@@ -7,7 +7,7 @@ known end is `unknown` (or it has none, where a crash took the process). What st
 import sqlite3
 from dataclasses import dataclass
 
-from ledger.carrying import source
+from ledger.carrying import CARRIED, FIRST_ATTEMPT
 from ledger.money import join
 from ledger.queries.dossier import Dossier, dossier
 from ledger.queries.holds import reservation as reservation_of
@@ -17,30 +17,38 @@ from ledger.rows import Stored
 
 UNKNOWNS_LIMIT = 1_000  # listed at once; the sums are of all
 
-# What is held is settled by no receipt, so the ends of its attempts are rows of their own.
+# What is held is settled by no receipt, so the ends of its attempts are rows of their own. A hold
+# and its attempt have rows of their own, or the decision's row carries both: each is looked up for
+# itself, for SQLite would read all of a union of both inside a join.
 _OPEN = f"""
-FROM open_hold AS h JOIN {source(Reservation)} AS v ON v.seq = h.seq
-JOIN receipt AS r ON r.request_id = v.request_id AND NOT EXISTS
+FROM open_hold AS h
+LEFT JOIN reservation AS v ON v.reservation_id = h.reservation_id
+JOIN receipt AS r ON r.request_id = coalesce(v.request_id, h.reservation_id) AND NOT EXISTS
   (SELECT 1 FROM receipt WHERE request_id = r.request_id AND revision > r.revision)
-JOIN {source(Attempt)} AS a ON a.request_id = v.request_id
-  AND a.attempt_id = CASE WHEN v.reservation_id = v.request_id
-  THEN v.request_id || '.0' ELSE v.reservation_id END
-LEFT JOIN attempt_event AS e ON e.request_id = v.request_id AND e.attempt_id = a.attempt_id
+LEFT JOIN attempt AS a ON a.attempt_id = CASE WHEN h.reservation_id = r.request_id
+  THEN r.request_id || '{FIRST_ATTEMPT}' ELSE h.reservation_id END
+LEFT JOIN route_decision AS d ON a.attempt_id IS NULL AND h.reservation_id = r.request_id
+  AND d.request_id = r.request_id AND {CARRIED[Attempt].present}
+LEFT JOIN attempt_event AS e ON e.request_id = r.request_id
+  AND e.attempt_id = coalesce(a.attempt_id, r.request_id || '{FIRST_ATTEMPT}')
   AND e.event = 'ended' AND NOT EXISTS (SELECT 1 FROM attempt_event AS later
     WHERE later.request_id = e.request_id AND later.attempt_id = e.attempt_id
     AND later.event = 'ended' AND later.seq > e.seq)
-WHERE (e.outcome = 'unknown' OR (e.outcome IS NULL AND r.status = 'unknown'))
-  AND (:tenant IS NULL OR v.tenant_id = :tenant)
+WHERE (a.attempt_id IS NOT NULL OR d.request_id IS NOT NULL)
+  AND (e.outcome = 'unknown' OR (e.outcome IS NULL AND r.status = 'unknown'))
+  AND (:tenant IS NULL OR h.tenant_id = :tenant)
 """  # noqa: S608 - own names
 _LIST = f"""
-SELECT a.attempt_id, v.request_id, v.tenant_id, a.kind, a.route_id, a.provider_kind,
+SELECT coalesce(a.attempt_id, r.request_id || '{FIRST_ATTEMPT}'), r.request_id, h.tenant_id,
+  coalesce(a.kind, d.attempt_kind), coalesce(a.route_id, d.route_id),
+  coalesce(a.provider_kind, d.attempt_provider_kind),
   coalesce(e.at_us, r.ended_at_us), coalesce(e.error_code, r.terminal_error_code),
-  e.provider_request_id, r.status, v.cost_pico, r.policy_revision, coalesce(e.output_tokens, 0)
+  e.provider_request_id, r.status, h.cost_pico, r.policy_revision, coalesce(e.output_tokens, 0)
 {_OPEN} ORDER BY h.seq LIMIT :limit
 """
 _SUM = (
     "SELECT count(*), sum(cost_pico >> 32), sum(cost_pico & 4294967295) "  # noqa: S608 - own names
-    f"FROM (SELECT v.cost_pico {_OPEN})"
+    f"FROM (SELECT h.cost_pico {_OPEN})"
 )
 
 

@@ -21,6 +21,8 @@ LogIn = Callable[..., Client]
 @pytest.fixture(autouse=True)
 def _console(settings: Any, ledger_path: Path, db: None) -> None:
     settings.WEIGHBRIDGE_DB = ledger_path
+    # A login's hash takes half a second by intention; every page's test makes one.
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     cache.clear()
 
 
