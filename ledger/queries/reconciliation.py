@@ -224,7 +224,7 @@ def requests_of(connection: sqlite3.Connection, attempt_ids: Sequence[str]) -> t
     sql = f"SELECT attempt_id, request_id FROM attempt WHERE attempt_id IN ({places})"  # noqa: S608 - places alone
     if firsts:
         sql += (
-            f" UNION ALL SELECT request_id || '{FIRST_ATTEMPT}', request_id FROM route_decision "
+            f" UNION ALL SELECT request_id || '{FIRST_ATTEMPT}', request_id FROM route_decision "  # noqa: S608 - places alone
             f"WHERE request_id IN ({','.join('?' * len(firsts))}) AND attempt_kind IS NOT NULL"
         )
     found = {row[0]: row[1] for row in fetch(connection, sql, (*keys, *firsts))}
