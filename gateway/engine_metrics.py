@@ -7,7 +7,7 @@ whose age has a metric of its own (SCH-2).
 from prometheus_client import Counter, Gauge, Histogram
 
 from gateway.book import Book
-from gateway.metric_registry import REGISTRY, BoundedLabel, child
+from gateway.metric_registry import REGISTRY, BoundedLabel, PerRoute, child
 from gateway.policy.values import RoutePolicy
 from ledger.records import Receipt
 
@@ -42,15 +42,16 @@ _prompt = Counter("vllm:prompt_tokens", "Prompt tokens.", _OF, registry=REGISTRY
 _generated = Counter("vllm:generation_tokens", "Generated tokens.", _OF, registry=REGISTRY)
 _success = Counter("vllm:request_success", "Requests that completed.", _OF, registry=REGISTRY)
 
+_per_route = PerRoute(_waiting, _running, _kv_usage)
 _model, _engine = BoundedLabel(), BoundedLabel()
 
 
 def observe_engines(book: Book, policy: RoutePolicy) -> None:
     """Set the gauges of each model's primary routes from their last snapshots."""
     models = {route_id: model.name for model in policy.models for route_id in model.primary_routes}
-    for gauge in (_waiting, _running, _kv_usage):
-        gauge.clear()  # a route that is gone has none of them
-    for state in book.route_states():
+    states = book.route_states()
+    _per_route.of(*[(models.get(state.route_id), state.route_id) for state in states])
+    for state in states:
         snapshot = state.snapshot
         if snapshot is None:
             continue

@@ -3,7 +3,13 @@
 from functools import lru_cache
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+)
 from prometheus_client.registry import Collector
 
 from gateway.exposition import Exposition
@@ -46,6 +52,24 @@ class BoundedLabel:
             return "other"
         self._seen.add(value)
         return value
+
+
+class PerRoute:
+    """Gauges that have a series for each of the routes that there are, and for no other one.
+
+    Their series are made anew only when the routes are others: that costs far more than setting.
+    """
+
+    def __init__(self, *gauges: Gauge) -> None:
+        self._gauges = gauges
+        self._routes: tuple[object, ...] = ()
+
+    def of(self, *routes: object) -> None:
+        """Forget all series where these routes aren't those of last time."""
+        if routes != self._routes:
+            self._routes = routes
+            for gauge in self._gauges:
+                gauge.clear()
 
 
 _M = TypeVar("_M", Counter, Histogram)

@@ -12,7 +12,7 @@ from gateway import engine_metrics
 from gateway.book import Book
 from gateway.metric_registry import REGISTRY as REGISTRY
 from gateway.metric_registry import BoundedLabel as BoundedLabel
-from gateway.metric_registry import child
+from gateway.metric_registry import PerRoute, child
 from gateway.policy.values import RoutePolicy
 from ledger.money import PICO_PER_UNIT
 from ledger.records import Receipt
@@ -157,6 +157,7 @@ _healthy = Gauge(
 )
 
 
+_per_route = PerRoute(_healthy, _free_kv_tokens, _waiting, _running, _snapshot_time)
 _reason, _route, _priority, _endpoint = (BoundedLabel() for _ in range(4))
 
 
@@ -235,9 +236,9 @@ def observe_book(book: Book, policy: RoutePolicy | None = None) -> None:
     _in_flight.set(book.in_flight())
     _held_kv_tokens.set(book.kv_held_tokens())
     _held_cost_units.set(book.pending_pico() / PICO_PER_UNIT)
-    for gauge in (_healthy, _free_kv_tokens, _waiting, _running, _snapshot_time):
-        gauge.clear()  # a route that is gone has none of them
-    for state in book.route_states():
+    states = book.route_states()
+    _per_route.of(*[state.route_id for state in states])
+    for state in states:
         route = _route(state.route_id)
         _healthy.labels(route).set(int(state.healthy))
         if state.snapshot is not None:

@@ -14,7 +14,7 @@ from gateway.submission import Filed
 from ledger.money import units_text
 from ledger.records import ModelIdentity, Receipt
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)  # of UTC, which "Z" says
 
 _IDENTITY_FIELDS = tuple(name for name in ModelIdentity.__struct_fields__ if name != "identity_id")
 
@@ -26,8 +26,7 @@ _DURATIONS = (
 
 def iso_time(at_us: int) -> str:
     """Returns a time in integer microseconds as ISO 8601, UTC, with six decimals."""
-    at = _EPOCH + timedelta(microseconds=at_us)
-    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return (_EPOCH + timedelta(microseconds=at_us)).isoformat(timespec="microseconds") + "Z"
 
 
 def milliseconds(duration_us: int | None) -> int | float | None:

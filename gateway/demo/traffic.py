@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 from gateway.policy.values import Priority
 from simulator.trace_files import read_trace
 from simulator.traces import Trace
@@ -65,18 +63,19 @@ def load(shared: Path | None) -> Trace:
 def arrivals(trace: Trace, seed: int = SEED) -> Iterator[Arrival]:
     """Yield the trace's requests in order, with the overlay drawn from `seed`."""
     n = len(trace)
-    draws = np.stack([uniforms(seed, stream, n) for stream in range(100, 107)])
-    for row in range(n):
-        tenant, priority, deadline, task, hang_up, hang_up_at, margin = draws[:, row].tolist()
-        output_tokens = int(trace.output_tokens[row])
-        input_tokens = int(trace.input_tokens[row])
+    draws = [uniforms(seed, stream, n).tolist() for stream in range(100, 107)]
+    columns = (trace.arrival_us, trace.input_tokens, trace.output_tokens)
+    for at_us, input_tokens, output_tokens, *drawn in zip(
+        *[column.tolist() for column in columns], *draws, strict=True
+    ):
+        tenant, priority, deadline, task, hang_up, hang_up_at, margin = drawn
         tenant_id = _pick(_TENANT_SHARES, tenant)
         chosen: Priority = _pick(_PRIORITIES[tenant_id], priority)
         deadlines = _DEADLINES_US[chosen]
         cap = next((c for c in OUTPUT_CAPS if c >= output_tokens), OUTPUT_CAPS[-1])
         kind = _TASKS[int(task * len(_TASKS))]
         yield Arrival(
-            at_us=int(trace.arrival_us[row]),
+            at_us=at_us,
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             tenant_id=tenant_id,
