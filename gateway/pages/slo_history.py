@@ -171,7 +171,11 @@ def _interval(bounds: tuple[int | None, int | None]) -> str:
         return NONE
     if high is None:
         return f"{duration(low)} or more"
-    return f"{duration(low)} to {duration(high)}" if low is not None else f"to {duration(high)}"
+    if low is None:
+        return f"{duration(high)} or less"
+    first, last = duration(low), duration(high)
+    unit = last.rpartition(" ")[2]
+    return f"{first.removesuffix(f' {unit}')} to {last}"  # the unit once, where it is one
 
 
 def _share_interval(part: int, whole: int) -> str:
