@@ -113,7 +113,11 @@ def main() -> int:
     parser.add_argument("--paint", action="store_true", help="first paint in chromium, too")
     options = parser.parse_args()
     ledger = options.ledger.resolve()
-    os.environ |= {"WEIGHBRIDGE_DB": str(ledger), "WEIGHBRIDGE_VAR": str(ledger.parent)}
+    own = {"WEIGHBRIDGE_DB": str(ledger), "WEIGHBRIDGE_VAR": str(ledger.parent)}
+    if os.environ.get("WEIGHBRIDGE_DB") != str(ledger):
+        # The settings are read once, and an import above has read them: begin again with its own.
+        again = [sys.executable, "-m", "benchmarks.pages", *sys.argv[1:]]
+        os.execve(sys.executable, again, {**os.environ, **own})
     os.environ["DJANGO_SETTINGS_MODULE"] = "gateway.settings"
     django.setup()
     if not ledger.exists():

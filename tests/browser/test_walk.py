@@ -23,7 +23,7 @@ pytestmark = pytest.mark.browser
 SEED = "4"
 ENDS = datetime.fromtimestamp((START_US + 2 * WINDOW_US) / 1e6, UTC).isoformat()[:19]
 SHOWS = {  # what the receipt says besides the measure that it was chosen for
-    "fallback_schema": ("degraded", "not valid"),
+    "fallback_schema": ("degraded", "schema broken", "the answer breaks it"),
     "billed_after_timeout": ("unknown",),
     "cancels_up": ("cancelled", "CLIENT_GONE"),
 }
