@@ -29,6 +29,7 @@ DONE = b"[DONE]"
 CHAT = convention_of("openai-chat")
 TOOL_CALLS_LIMIT = 128
 NAME_LIMIT_CHARS = 256  # of a called function, and of a call's id
+FIRST_LESSON = 4  # a learned chunk costs two; the first one often has a role beside its text
 LESSONS_LIMIT = 4  # how many chunks of an answer are tried as the pattern of the others
 PROBE = "\ue000 a text that no backend sends, and of more than one token \ue000"
 
@@ -64,7 +65,7 @@ class EventReader:
         self._convention = convention
         self._before = self._after = b""
         self._like: Chunk | None = None
-        self._lessons = LESSONS_LIMIT
+        self._texts = 0  # that were read in full
 
     def __call__(self, event: SseEvent) -> Said:
         """Return what one event says."""
@@ -76,9 +77,10 @@ class EventReader:
                 if text:
                     return replace(like, text=text)
         said = read_event(event, self._convention)
-        if self._lessons and isinstance(said, Chunk) and said.text and event.name != "error":
-            self._lessons -= 1
-            self._learn(data, said)
+        if isinstance(said, Chunk) and said.text and event.name != "error":
+            self._texts += 1
+            if FIRST_LESSON <= self._texts < FIRST_LESSON + LESSONS_LIMIT:
+                self._learn(data, said)
         return said
 
     def _learn(self, data: bytes, said: Chunk) -> None:
@@ -115,9 +117,7 @@ def read_chunk(body: dict[str, Any], convention: Convention = CHAT) -> Chunk | G
     if pieces is None:
         return Garbage()
     # Reasoning and tool calls are output that was generated, and not part of the text.
-    unseen = thought or any(
-        part.get(name) for name in ("reasoning_content", "reasoning", "tool_calls")
-    )
+    unseen = thought or bool(called or part.get("reasoning_content") or part.get("reasoning"))
     finish = choice.get("finish_reason")
     return Chunk(
         provider_id=provider_id(body.get("id")),

@@ -6,7 +6,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.providers.openai_shapes import PROBE, EventReader, read_event
+from gateway.providers.openai_shapes import FIRST_LESSON, PROBE, EventReader, read_event
 from gateway.providers.said import Chunk, Done
 from gateway.providers.sse_reader import SseEvent, SseReader
 
@@ -53,8 +53,9 @@ LITERALS = st.one_of(
 )
 
 
-@given(st.lists(BODIES, max_size=12), WRITERS)
-def test_chunks_that_are_read_by_their_text_say_what_they_say_in_full(bodies, write):
+@given(st.lists(BODIES, max_size=12), st.integers(0, FIRST_LESSON), WRITERS)
+def test_chunks_that_are_read_by_their_text_say_what_they_say_in_full(bodies, again, write):
+    bodies = bodies[:1] * again + bodies
     events = [SseEvent(name="message", data=write(body)) for body in bodies]
     reader = EventReader()
     assert [reader(event) for event in events] == [read_event(event) for event in events]
@@ -62,7 +63,8 @@ def test_chunks_that_are_read_by_their_text_say_what_they_say_in_full(bodies, wr
 
 @given(st.lists(LITERALS, max_size=12))
 def test_whatever_stands_in_the_texts_place_is_read_as_in_full(literals):
-    begun = [b'{"choices":[{"delta":{"content":%b}}]}' % each for each in (b'"x"', *literals)]
+    taught = [b'"x"'] * FIRST_LESSON
+    begun = [b'{"choices":[{"delta":{"content":%b}}]}' % each for each in (*taught, *literals)]
     events = [SseEvent(name="message", data=data) for data in begun]
     reader = EventReader()
     assert [reader(event) for event in events] == [read_event(event) for event in events]
@@ -70,7 +72,8 @@ def test_whatever_stands_in_the_texts_place_is_read_as_in_full(literals):
 
 def test_the_text_of_a_learned_chunk_is_not_looked_for_in_an_error_or_the_end():
     reader, data = EventReader(), b'{"choices":[{"delta":{"content":"x"}}]}'
-    assert isinstance(reader(SseEvent(name="message", data=data)), Chunk)
+    for _ in range(FIRST_LESSON + 1):
+        assert isinstance(reader(SseEvent(name="message", data=data)), Chunk)
     assert reader(SseEvent(name="error", data=data)) == read_event(
         SseEvent(name="error", data=data)
     )
