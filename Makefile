@@ -73,6 +73,7 @@ test-clients: .venv/dev  ## clients of others, and schemathesis, against a runni
 	test -x .venv-clients/bin/python || $(PYTHON) -m venv .venv-clients
 	.venv-clients/bin/python -m pip install -q -r tests/clients/requirements.txt
 	-command -v npm >/dev/null && npm install --silent --prefix .venv-clients openai
+	-command -v promtool >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends prometheus; }
 	CLIENT_EXAMPLES=20 WEIGHBRIDGE_VAR=$$(mktemp -d) $(BIN)/pytest -n 0 -rs tests/clients
 crash-long: .venv/dev  ## ten thousand seeded crashes of the ledger; prints the seed
 	$(BIN)/python -m tests.crashes --steps 10000

@@ -1,6 +1,7 @@
 """The native API over a running server: lists by key, traces, snapshots, asynchronous requests."""
 
 import json
+import socket
 
 import msgspec
 
@@ -9,6 +10,16 @@ from tests.clients.conftest import EVERYTHING
 from tests.server import Server
 from tests.server_fixtures import Fleet
 from tests.system.watching import until
+
+
+def raw(server: Server, request: bytes) -> tuple[bytes, bytes]:
+    """The head and the body of what comes back until the server closes."""
+    host, _, port = server.base_url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.sendall(request)
+        with connection.makefile("rb") as answer:
+            head, _, body = answer.read().partition(b"\r\n\r\n")
+    return head.lower(), body
 
 
 def got(server: Server, path: str, key: str):
@@ -56,3 +67,22 @@ def test_an_asynchronous_request_is_polled_until_its_output_is_there(open_server
     until(lambda: open_server.call(where, key=key)[0] == 200, "the output is there")
     answer = msgspec.convert(got(open_server, where, key)[1], shapes.AnswerShape)
     assert answer.receipt.deadline_ms == 60_000 and answer.usage.completion_tokens <= 8
+
+
+def test_a_client_of_http_1_0_gets_a_stream_without_chunks(open_server: Server):
+    asked = {"model": "assist", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3}
+    body = json.dumps({**asked, "stream": True}).encode()
+    key = open_server.keys[EVERYTHING]
+    head, told = raw(
+        open_server,
+        b"POST /v1/chat/completions HTTP/1.0\r\nAuthorization: Bearer %s\r\n"
+        b"Content-Length: %d\r\n\r\n%s" % (key.encode(), len(body), body),
+    )
+    assert b"transfer-encoding" not in head and b"content-length: %d" % len(told) in head
+    assert told.startswith(b"data: {") and told.endswith(b"data: [DONE]\n\n")
+
+
+def test_a_base_url_without_v1_is_told_so_in_json(open_server: Server):
+    status, headers, body = open_server.call("//v1/chat/completions", body=b"{}")
+    assert (status, headers["content-type"]) == (404, "application/json")
+    assert "/v1 as base URL" in json.loads(body)["error"]["message"]
