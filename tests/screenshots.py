@@ -5,6 +5,7 @@ the few pictures of the README, the first screen of each, in docs/screenshots.
 """
 
 import argparse
+import json
 import tempfile
 from pathlib import Path
 from typing import Literal
@@ -12,7 +13,8 @@ from typing import Literal
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from tests.browser.chromium import launch
-from tests.sample_console import ROOT, running_console
+from tests.sample_console import ROOT, python, running_console, served
+from tests.sample_scenarios import lead_to
 
 WIDTHS_PX = (1440, 390)
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
@@ -22,6 +24,7 @@ DOCS: tuple[tuple[str, str, Literal["light", "dark"]], ...] = (  # page, file, t
     ("releases", "releases", "dark"),
     ("receipts", "receipts", "light"),
 )
+FAULT = "prefill-queue"
 DOCS_SIZE: ViewportSize = {"width": 1280, "height": 860}
 KINDS = {
     "receipt": "status=completed",
@@ -92,6 +95,7 @@ def _shoot(
 def _shoot_docs(browser: Browser, base_url: str, username: str, password: str) -> None:
     folder = ROOT / "docs" / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
+    _shoot_fault(browser, folder / "now.png")
     for name, file, theme in DOCS:
         context = browser.new_context(color_scheme=theme, base_url=base_url, viewport=DOCS_SIZE)
         page = context.new_page()
@@ -100,6 +104,22 @@ def _shoot_docs(browser: Browser, base_url: str, username: str, password: str) -
         page.evaluate("document.fonts.ready")
         page.screenshot(path=folder / f"{file}.png")
         context.close()
+
+
+def _shoot_fault(browser: Browser, file: Path) -> None:
+    """Now, of a fleet with a fault: the alert, its diagnosis and the receipts that prove it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        logins = json.loads(python(folder, "-m", "tests.sample_scenarios", "4", FAULT))
+        lead_to(folder, FAULT)
+        with served(folder) as base_url:
+            context = browser.new_context(base_url=base_url, viewport=DOCS_SIZE)
+            page = context.new_page()
+            log_in(page, "viewer", logins["passwords"]["viewer"])
+            page.goto(f"/now?within=5m&at={logins['ends']}")
+            page.evaluate("document.fonts.ready")
+            page.screenshot(path=file)
+            context.close()
 
 
 def log_in(page: Page, username: str, password: str) -> None:

@@ -41,7 +41,7 @@ class SavedTables(MiddlewareMixin):
             return
         query = request.GET.copy()
         request.saved_as = (query.pop(AS)[-1], (query.pop(TABLE, None) or [""])[-1])  # type: ignore[attr-defined]  # read below
-        request.GET = QueryDict(query.urlencode())  # type: ignore[misc]  # the page's own question
+        request.GET = QueryDict(query.urlencode())  # the page's own question
 
     def process_response(
         self, request: HttpRequest, response: HttpResponseBase

@@ -5,23 +5,19 @@ which its readers notice as they do after a restore.
 """
 
 import json
-import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from gateway.demo.scenario_run import START_US
-from gateway.demo.scenarios import SCENARIOS, WINDOW_US
+from gateway.demo.scenarios import SCENARIOS
 from tests.browser.conftest import Watch, logged_in
 from tests.sample_console import Console, python, served
+from tests.sample_scenarios import lead_to
 
 pytestmark = pytest.mark.browser
 
 SEED = "4"
-ENDS = datetime.fromtimestamp((START_US + 2 * WINDOW_US) / 1e6, UTC).isoformat()[:19]
 SHOWS = {  # what the receipt says besides the measure that it was chosen for
     "fallback_schema": ("degraded", "schema broken", "the answer breaks it"),
     "billed_after_timeout": ("unknown",),
@@ -30,30 +26,27 @@ SHOWS = {  # what the receipt says besides the measure that it was chosen for
 
 
 @pytest.fixture(scope="module")
-def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Console, str]]:
+    """The console, and when the window with the fault ends."""
     folder = tmp_path_factory.mktemp("fleets")
     logins = json.loads(python(folder, "-m", "tests.sample_scenarios", SEED))
+    ends = logins.pop("ends")
     lead_to(folder, next(iter(SCENARIOS)))
     with served(folder) as base_url:
-        yield Console(base_url=base_url, folder=folder, **logins)
-
-
-def lead_to(folder: Path, scenario: str) -> None:
-    link = folder / "next.sqlite3"
-    link.symlink_to(folder / f"{scenario}.sqlite3")
-    os.replace(link, folder / "ledger.sqlite3")
+        yield Console(base_url=base_url, folder=folder, **logins), ends
 
 
 @pytest.mark.parametrize("name", sorted(name for name, one in SCENARIOS.items() if one.finds))
 def test_an_alert_leads_to_the_receipt_that_proves_its_cause(
-    browser: Browser, fleets: Console, name: str
+    browser: Browser, fleets: tuple[Console, str], name: str
 ):
     """Straight to the proof in one click, or by the window's receipts in two: four are allowed."""
-    lead_to(fleets.folder, name)
-    context = logged_in(browser, fleets, "viewer", scripts=True)
-    page, watch = context.new_page(), Watch(base_url=fleets.base_url)
+    console, ends = fleets
+    lead_to(console.folder, name)
+    context = logged_in(browser, console, "viewer", scripts=True)
+    page, watch = context.new_page(), Watch(base_url=console.base_url)
     watch.over(page)
-    page.goto(f"/now?within=5m&at={ENDS}")
+    page.goto(f"/now?within=5m&at={ends}")
     finding = page.locator(".finding").first
     expect(finding.get_by_text("symptom")).to_be_visible()
     proof = finding.locator("dd a").first
