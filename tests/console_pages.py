@@ -42,6 +42,7 @@ PATHS = (
     "/health?audit=quick",
     "/display",
 )
+FORMS = ("/slo/declare?slo=interactive-queue", "/releases/declare", "/releases/start")
 REFUSED = ("/receipts?older=nowhere", "/receipts/req_unknown")  # with a page that says why
 
 

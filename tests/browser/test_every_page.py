@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SIZE_PX, Contexts, axe_source, watched
-from tests.console_pages import PATHS, REFUSED, path_of
+from tests.console_pages import FORMS, PATHS, REFUSED, path_of
 from tests.sample_console import Console
 
 pytestmark = pytest.mark.browser
@@ -20,7 +20,7 @@ WIDTHS_PX = (2560, 768, 390)
 EVERY = (*PATHS, *REFUSED)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", (*EVERY, *FORMS))
 def test_a_page_is_sound_in_both_themes_and_at_every_width(
     contexts: Contexts, console: Console, name: str
 ):

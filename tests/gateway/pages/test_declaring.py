@@ -16,8 +16,10 @@ from ledger.release_gate import CHECKS
 from ledger.rollouts import DEFAULT_CONDITIONS, Plan, plan_hash
 from ledger.slo import SloDefinition
 from ledger.slo_defaults import DEFAULT_SLOS
+from tests.console_pages import FORMS
 from tests.gateway.control.rollout_of import RELEASE, evaluations
 from tests.gateway.pages.conftest import LogIn
+from tests.gateway.pages.test_odd_questions import ODD
 from tests.gateway.pages.test_receipts import text_of
 
 
@@ -174,6 +176,16 @@ def test_a_plan_that_can_not_hold_is_refused_on_the_form(fleet_of, log_in: LogIn
     answer = operator.post("/releases/start", plan_form(do="start", **changes))
     assert (answer.status_code, said in answer.content.decode()) == (422, True)
     assert read(fleet_of, rollouts.rollouts) == []
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_a_form_takes_any_question_without_a_fault(fleet_of, admin: Client, path: str):
+    """SEC-3."""
+    plain = path.partition("?")[0]
+    for odd in (*ODD, "slo=%00", "slo=" + "x" * 9_000, "baseline_routes=x&shares=%00&alpha=1e999"):
+        answer = admin.get(f"{plain}?{odd}")
+        assert answer.status_code in (200, 400, 404), odd  # no such table to save
+        assert "<script>alert" not in answer.content.decode()
 
 
 def test_evaluations_that_can_not_be_read_import_nothing(fleet_of, log_in: LogIn):
