@@ -74,8 +74,11 @@ class Load:
                     await self._stop.wait()
 
 
-async def one(rig: Rig, chance: random.Random, told: Told) -> None:
-    """One exchange of any kind: whole or streamed, cancelled, left early, asked twice, refused."""
+async def one(rig: Rig, chance: random.Random, told: Told, *, twice: bool = True) -> None:
+    """One exchange of any kind: whole or streamed, cancelled, left early, asked twice, refused.
+
+    `twice`: some under an Idempotency-Key, whose answers the server then retains for minutes.
+    """
     body = {
         "model": chance.choice(("assist", "real")),
         "messages": [{"role": "user", "content": PROMPT}],
@@ -88,7 +91,7 @@ async def one(rig: Rig, chance: random.Random, told: Told) -> None:
         "x-deadline-ms": str(chance.choice(DEADLINES_MS)),
     }
     kind = chance.random()
-    if kind < 0.08:
+    if twice and kind < 0.08:
         headers["idempotency-key"] = f"key-{chance.getrandbits(64):x}"
         await asyncio.gather(*(_exchange(rig, body, headers, told) for _ in range(2)))
     elif kind < 0.18:

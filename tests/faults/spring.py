@@ -37,8 +37,10 @@ IMPORTED = (aiohttp, uvloop, gateway.pages.acting, gateway.runtime, gateway.urls
 
 def main() -> None:
     tokenizer(TOKENIZER)
-    if len(sys.argv) > 2:  # the writer's page cache, so that a soak finds it full
+    if len(sys.argv) > 2:  # the ledger's cached pages, so that a soak finds their room full
         writer.CACHE_KIB = int(sys.argv[2])
+        limit = ctypes.CDLL("libsqlite3.so.0").sqlite3_soft_heap_limit64
+        limit(ctypes.c_int64(2 * writer.CACHE_KIB << 10))
     gc.freeze()
     print("ready", flush=True)
     for line in sys.stdin:

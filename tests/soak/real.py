@@ -19,7 +19,7 @@ from tests.faults.rig import Rig, rigged
 from tests.soak.watch import Sample, sample
 
 SHARE = 0.7
-CACHE_KIB = 4_096  # of the writer's pages, in place of 64 MiB: it is full after the warm-up
+CACHE_KIB = 4_096  # of pages of the ledger, in place of 64 MiB: it is full after the warm-up
 CAPACITY_CLIENTS = 24
 AT_ONCE = 256  # exchanges under way; what is over it is not begun, and counted
 FAULT_EVERY_S = 20.0
@@ -139,7 +139,7 @@ class Traffic:
             self._soaked.not_begun += 1
             return
         self._soaked.exchanges += 1
-        self._track(asyncio.create_task(one(self._rig, self._chance, self._told)))
+        self._track(asyncio.create_task(one(self._rig, self._chance, self._told, twice=False)))
 
     def _track(self, task: "asyncio.Task[None]") -> None:
         self._running.add(task)
