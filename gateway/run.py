@@ -133,6 +133,7 @@ class Run:
     first_byte_us: int | None = None
     cancel_reason: str | None = None
     questions: int = 0  # asked about what follows
+    asked_chars: int | None = None  # of the prompt; counted where the run is kept
     ended: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     @property
@@ -174,8 +175,19 @@ class Run:
         return [leg for leg in self.legs if leg.outcome is None]
 
     def kept_output(self) -> tuple[bool, int]:
-        """Return whether the answer is over, and how many characters of it memory holds."""
-        return self.pieces.ended, self.pieces.size_chars
+        """Return whether the answer is over, and how many characters memory holds for it.
+
+        The prompt's are among them: it stays as long as the run does.
+        """
+        if self.asked_chars is None:
+            self.asked_chars = _asked_chars(self.submission)
+        return self.pieces.ended, self.asked_chars + self.pieces.size_chars
+
+
+def _asked_chars(submission: Submission) -> int:
+    texts = [message.content for message in submission.messages]
+    texts += [message.tool_calls_json or "" for message in submission.messages]
+    return sum(map(len, texts)) + len(submission.tools_json or "")
 
 
 def _ended_us(leg: Leg) -> tuple[int, int]:
