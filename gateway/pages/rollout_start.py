@@ -25,14 +25,12 @@ CHECK = "check"
 @require_role("operator")
 def start(request: HttpRequest) -> HttpResponse:
     """The form; checked, the plan in words with its hash; sent, the rollout's page."""
-    standing = publication.standing(ledger())
-    offered = {
-        "policy": None if standing is None else standing.base,
-        "releases": stored.releases(ledger()),
-    }
+    standing, releases = publication.standing(ledger()), stored.releases(ledger())
+    policy = None if standing is None else standing.base
     if request.method != "POST":
-        return _shown(request, RolloutForm(initial=request.GET.dict(), **offered))
-    form = RolloutForm(request.POST, **offered)
+        form = RolloutForm(initial=request.GET.dict(), policy=policy, releases=releases)
+        return _shown(request, form)
+    form = RolloutForm(request.POST, policy=policy, releases=releases)
     if not form.is_valid():
         return _shown(request, form)
     plan = plan_of(form.cleaned_data)
