@@ -6,74 +6,37 @@ columns in memory, where it is installed, as the limit of what a column store wo
 """
 
 import importlib
-import os
 import resource
 import sqlite3
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
-from benchmarks.pages import receipts
+from benchmarks import seed
 from ledger import distributions, histograms
 from ledger.queries.costs import costs
 from ledger.queries.receipts import Cursor, ReceiptFilter, receipt_page
 from ledger.reading import connect_read_only, fetch, pages
 from ledger.records import Receipt
 from ledger.rollups.cover import cover
-from ledger.rollups.projection import Rollups, read_state
+from ledger.rollups.projection import read_state
 from ledger.rollups.sums import read_sums
 from ledger.rollups.tables import LIVE
 from ledger.rows import record_of, select
-from ledger.writer import Writer
 from ledger.zones import HOUR_US, QUARTER_US, Period, parse_zone
 
-COMMIT_ROWS = 2_048
-CHECKPOINT_ROWS = 100 * COMMIT_ROWS
-END_US = 1_764_000_000_000_000
 DAY_US = 24 * HOUR_US
 REPEAT = 20
-
-
-def fill(path: Path, count: int) -> None:
-    """Appends receipts over the writer that the server has, in commits of an import's size."""
-    writer = Writer(path, (Rollups(),))
-    started, batch = time.perf_counter(), list[Receipt]()
-    writing_s = cpu_s = 0.0
-    for number, one in enumerate(receipts(count, seed=1, end_us=END_US), start=1):
-        batch.append(one)
-        if len(batch) == COMMIT_ROWS or number == count:
-            before, cpu = time.perf_counter(), time.process_time()
-            writer.commit([batch])
-            batch = []
-            if number % CHECKPOINT_ROWS < COMMIT_ROWS:
-                writer.checkpoint()
-            writing_s += time.perf_counter() - before
-            cpu_s += time.process_time() - cpu
-            if sys.stderr.isatty():
-                print(f"\r{number:,} of {count:,}", end="", file=sys.stderr)
-    writer.close()
-    seconds = time.perf_counter() - started
-    each = path.stat().st_size / count
-    print(
-        f"imported {count:,} receipts     {count / writing_s:>10,.0f}/s   "
-        f"({cpu_s / count * 1e6:.0f} µs of CPU and {each:.0f} B each; {seconds:.0f} s in all)"
-    )
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA analysis_limit=1000")
-    connection.execute("ANALYZE")
-    connection.close()
+PAGE_SQL_MS = 0.5
 
 
 def large(path: Path, count: int) -> None:
     """Prints each read's p50 and p95 beside its target."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        migrate(path)
-        fill(path, count)
+        print(f"made {seed.told(seed.make(path, count))}")
     connection = connect_read_only(path)
     size, first_us, last_us = fetch(
         connection, "SELECT count(*), min(accepted_at_us), max(accepted_at_us) FROM receipt"
@@ -91,30 +54,75 @@ def large(path: Path, count: int) -> None:
     timed("sums by 15 minutes, one day", 30, lambda: read_sums(connection, quarters))
     timed("TTFT by version, 24 h, rollups", 5, lambda: ttft(connection, end_us - DAY_US, end_us))
     timed("TTFT exact, 1 h", 20, lambda: exact_ttft(connection, end_us - HOUR_US, end_us))
-    middle = Cursor(accepted_at_us=(first_us + last_us) // 2, seq=size // 2, towards="older")
-    for name, wanted in (
-        ("no filter", ReceiptFilter()),
-        ("of a tenant", ReceiptFilter(tenant_id="initech")),
-        ("of a status", ReceiptFilter(status="failed")),
-    ):
-        timed(
-            f"page of 50, halfway down, {name}", 0.5,
-            lambda wanted=wanted: receipt_page(connection, wanted, cursor=middle, limit=50),
-        )  # fmt: skip
+    keyset_pages(connection, first_us, last_us)
     export(connection, month)
     duckdb_limit(connection, month)
     connection.close()
 
 
-def migrate(path: Path) -> None:
-    environment = {**os.environ, "WEIGHBRIDGE_VAR": str(path.parent), "WEIGHBRIDGE_DB": str(path)}
-    command = [sys.executable, "manage.py", "migrate", "--database", "ledger", "--skip-checks"]
-    root = Path(__file__).resolve().parents[1]
-    subprocess.run(command, cwd=root, env=environment, check=True, capture_output=True)
+FILTERS: dict[str, ReceiptFilter] = {
+    "all": ReceiptFilter(),
+    "a tenant's": ReceiptFilter(tenant_id="initech"),
+    "of a status": ReceiptFilter(status="failed"),
+    "of a reason": ReceiptFilter(reason_code="CAPACITY_SHED"),
+    "of a route": ReceiptFilter(route_id="assistant-large-canary"),
+    "of a model": ReceiptFilter(logical_model="assistant-small"),
+    "a tenant's of a status": ReceiptFilter(tenant_id="initech", status="failed"),
+    "a tenant's of an arm": ReceiptFilter(tenant_id="initech", arm="canary"),
+}
+DEPTHS = (0.0, 0.01, 0.5, 0.99)
+
+
+class Clocked:
+    """A connection that sums up the CPU time its statements take, to their last row."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.spent_s = 0.0
+
+    def execute(self, sql: str, values: Sequence[object] = ()) -> "Fetched":
+        started = time.thread_time()
+        rows = self._connection.execute(sql, values).fetchall()
+        self.spent_s += time.thread_time() - started
+        return Fetched(rows)
+
+
+class Fetched:
+    """Rows that were fetched already."""
+
+    def __init__(self, rows: list[object]) -> None:
+        self._rows = rows
+
+    def fetchall(self) -> list[object]:
+        return self._rows
+
+
+def keyset_pages(connection: sqlite3.Connection, first_us: int, last_us: int) -> None:
+    """A page of 50 at four depths by each filter, in CPU time: SQL alone, and with its records."""
+    for name, wanted in FILTERS.items():
+        worst_sql, worst_all, deepest = 0.0, 0.0, 0.0
+        for depth in DEPTHS:
+            at_us = int(last_us - depth * (last_us - first_us))
+            cursor = Cursor(accepted_at_us=at_us, seq=2**62, towards="older")
+            sql_ms, all_ms = [], []
+            for _ in range(REPEAT):
+                clocked = Clocked(connection)
+                started = time.thread_time()
+                receipt_page(cast("sqlite3.Connection", clocked), wanted, cursor=cursor, limit=50)
+                all_ms.append((time.thread_time() - started) * 1e3)
+                sql_ms.append(clocked.spent_s * 1e3)
+            if (found := sorted(sql_ms)[REPEAT // 2 - 1]) > worst_sql:
+                worst_sql, worst_all, deepest = found, sorted(all_ms)[REPEAT // 2 - 1], depth
+        mark = "met" if worst_sql < PAGE_SQL_MS else f"{worst_sql / PAGE_SQL_MS:.1f} x the target"
+        print(
+            f"page of 50, {name:<32} SQL p50 {worst_sql:>6.2f} ms at its worst depth "
+            f"({deepest:.0%}), {worst_all:.2f} ms with records   under {PAGE_SQL_MS} ms: {mark}"
+        )
 
 
 def timed(name: str, target_ms: float, action: Callable[[], object]) -> None:
-    """p50 and p95 by the clock, and the mean of CPU time: on a busy machine the truer one."""
+    """p50 and p95 by the clock, and the mean of CPU time, by which the target is judged: nothing
+    here waits, so on an idle machine they are the same, and on a busy one it is the truer."""
     action()
     times, cpu = [], time.process_time()
     for _ in range(REPEAT):
@@ -124,7 +132,7 @@ def timed(name: str, target_ms: float, action: Callable[[], object]) -> None:
     cpu_ms = (time.process_time() - cpu) / REPEAT * 1e3
     times.sort()
     p50, p95 = times[REPEAT // 2 - 1], times[-(-REPEAT * 95 // 100) - 1]
-    mark = "met" if p50 < target_ms else f"{p50 / target_ms:.1f} x the target"
+    mark = "met" if cpu_ms < target_ms else f"{cpu_ms / target_ms:.1f} x the target"
     shown = f"p50 {p50:>7.2f} ms   p95 {p95:>7.2f} ms   CPU {cpu_ms:>7.2f} ms"
     print(f"{name:<44} {shown}   under {target_ms:g} ms: {mark}")
 
@@ -168,12 +176,12 @@ def exact_ttft(connection: sqlite3.Connection, start_us: int, end_us: int) -> ob
 def export(connection: sqlite3.Connection, period: Period) -> None:
     """Streams a month's receipts page by page; says rows/s and by how much memory grew."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    started, rows = time.perf_counter(), 0
+    started, rows = time.process_time(), 0
     sql = f"{select(Receipt)} WHERE accepted_at_us >= ? AND accepted_at_us < ?"
     for row in pages(connection, sql, (period.start_us, period.end_us)):
         record_of(Receipt, row)
         rows += 1
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
     print(f"export of the period            {rows / seconds:>10,.0f}/s   peak memory +{grown} MiB")
 

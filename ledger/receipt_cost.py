@@ -139,7 +139,7 @@ def _computed(receipt: Receipt | Charged, cost: Cost) -> tuple[int, ...]:
     )
 
 
-class _Flat(NamedTuple):
+class FlatRate(NamedTuple):
     """A rate of one price each, that holds while its table is in effect."""
 
     input_micro: int
@@ -158,12 +158,12 @@ class _Timeline:
         ordered = sorted(tables.values(), key=lambda table: table.effective_from_us)
         self.starts = [table.effective_from_us for table in ordered]
         self.versions = [table.version for table in ordered]
-        self.flat: dict[tuple[str, str], _Flat] = {}
+        self.flat: dict[tuple[str, str], FlatRate] = {}
         ends = [*self.starts[1:], INT64_MAX][: len(ordered)]
         for table, until_us in zip(ordered, ends, strict=True):
             for key, rate in prepared(table).plain.items():
                 if not rate.tiers:
-                    self.flat[table.version, key] = _Flat(
+                    self.flat[table.version, key] = FlatRate(
                         rate.input_micro_per_mtok,
                         rate.cached_input_micro_per_mtok,
                         rate.output_micro_per_mtok,
@@ -186,6 +186,11 @@ def _timeline(tables: Mapping[str, RateTable]) -> _Timeline:
     made = _Timeline(tables)
     _Memory.last = (tables, len(tables), made)
     return made
+
+
+def flat_rates(tables: Mapping[str, RateTable]) -> Mapping[tuple[str, str], FlatRate]:
+    """The rates of one price each, by table's version and key."""
+    return _timeline(tables).flat
 
 
 def _plainly_exact(receipt: Receipt | Charged, tables: Mapping[str, RateTable]) -> bool:

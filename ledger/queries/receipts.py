@@ -8,6 +8,7 @@ current receipt of a request is listed: one that a later revision replaced is no
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain as flatten
 from typing import Literal
 
 from ledger.queries.distinct import distinct
@@ -69,13 +70,14 @@ class ReceiptPage:
 
 
 # The most selective first: the index of the first field given is walked. None: the time's index.
-_INDEXES = (
-    ("reason_code", "terminal_error_code", "receipt_reason"),
+_STATUS = ("status", "status", "receipt_status")
+_REASON = ("reason_code", "terminal_error_code", "receipt_reason")
+_WIDE = (
     ("tenant_id", "tenant_id", "receipt_tenant"),
     ("route_id", "route_id", "receipt_route"),
-    ("status", "status", "receipt_status"),
     ("logical_model", "logical_model", "receipt_model"),
 )
+_MOST = "completed"  # the end of nearly every request: as a filter it leaves nearly all
 _FIELDS = (  # of the filter, and the column that each is compared with
     ("reason_code", "terminal_error_code"),
     *((name, name) for name in ("tenant_id", "status", "route_id", "logical_model")),
@@ -128,7 +130,8 @@ def receipt_page(
 def _walk(wanted: ReceiptFilter, cursor: Cursor | None) -> tuple[str, list[Value]]:
     """The bounded walk along one index, in the page's direction, and its values."""
     index, conditions, values = "receipt_time", [], list[Value]()
-    for field, column, name in _INDEXES:
+    ended = (_WIDE[:2], (_STATUS,), _WIDE[2:]) if wanted.status == _MOST else ((_STATUS,), _WIDE)
+    for field, column, name in (_REASON, *flatten.from_iterable(ended)):
         value = getattr(wanted, field)
         if value:
             index = name

@@ -31,6 +31,7 @@ from ledger.slo import (
 )
 
 Dimensions = tuple[str, ...]
+Objective = tuple[SloDefinition, Judge]
 Place = tuple[int, Dimensions]  # quarter hour, dimensions
 Histogram = dict[int, int]  # bucket -> count, which may be negative in a batch
 QUARTER_US = grain_us(QUARTER)
@@ -43,7 +44,7 @@ class Shape:
     """What follows from dimensions alone: the latency series, the objectives that cover it."""
 
     series: Dimensions
-    definitions: tuple[SloDefinition, ...]
+    objectives: tuple[Objective, ...]
 
 
 def _counters() -> dict[tuple[str, int], list[int]]:
@@ -60,7 +61,7 @@ class Group:
 
     sums: list[int]  # tables.COUNTS, then tables.COSTS in pico
     latencies: tuple[Histogram, ...]  # tables.LATENCIES; shared by groups of one latency series
-    definitions: tuple[SloDefinition, ...]  # the objectives that these receipts count under
+    objectives: tuple[Objective, ...]  # those that these receipts count under
     minutes: dict[int, list[tuple[SloDefinition, Judge, list[int]]]] = field(default_factory=dict)
 
 
@@ -167,8 +168,8 @@ class Aggregator:
         counting = group.minutes.get(minute_us)
         if counting is None:
             counting = group.minutes[minute_us] = [
-                (definition, judge_for(definition), batch.sli[definition.key, minute_us])
-                for definition in group.definitions
+                (definition, judge, batch.sli[definition.key, minute_us])
+                for definition, judge in group.objectives
             ]
         for definition, judge, counts in counting:
             verdict = judge(definition, receipt)
@@ -185,12 +186,14 @@ class Aggregator:
         latencies = batch.latencies.get(place)
         if latencies is None:
             latencies = batch.latencies[place] = _histograms()
-        counting = tuple([one for one in shape.definitions if one.counts_at(key[0])])
+        counting = tuple([one for one in shape.objectives if one[0].counts_at(key[0])])
         return Group([0] * (len(COUNTS) + len(COSTS)), latencies, counting)
 
     def _shape(self, receipt: Receipt) -> Shape:
         # What a selector asks for are dimensions, so one answer holds for all receipts of a group.
-        covering = tuple(one for one in self._definitions if one.selector.covers(receipt))
+        covering = tuple(
+            (one, judge_for(one)) for one in self._definitions if one.selector.covers(receipt)
+        )
         series = (
             receipt.logical_model,
             receipt.identity_id or "",
