@@ -31,7 +31,7 @@ from tests.sample_control import control_records
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED = 20_231_116
-START_LIMIT_S = 30.0
+START_LIMIT_S = 120.0
 RELEASE = "rel-assistant-v3"
 
 TABLE = RateTable(
