@@ -236,7 +236,8 @@ def logins() -> dict[str, dict[str, str]]:
     from gateway.auth_roles import ROLES
     from gateway.management.commands.create_operator import make_operator
 
-    passwords, sessions = {}, {}
+    passwords: dict[str, str] = {}
+    sessions: dict[str, str] = {}
     for role in ROLES:
         passwords[role] = make_operator(role, role)
         user, session = User.objects.get(username=role), SessionStore()
