@@ -28,9 +28,8 @@ from tests.soak.virtual import hour  # noqa: E402
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument(
-        "--warm-up", type=float, default=660.0, help="seconds before; outputs are retained for 600"
-    )
+    parser.add_argument("--warm-up", type=float, default=240.0, help="seconds before")
+    parser.add_argument("--no-virtual", action="store_true", help="leave the hour out")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--directory", type=Path, help="where the ledgers are; memory is fastest")
     options = parser.parse_args()
