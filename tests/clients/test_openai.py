@@ -91,7 +91,7 @@ def test_completions_whole_and_streamed(client: openai.OpenAI):
     assert len({(chunk.id, chunk.created) for chunk in chunks}) == 1
 
 
-def test_responses_are_created_streamed_parsed_and_asked_for_again(client: openai.OpenAI):
+def test_responses_are_created_streamed_parsed_asked_for_again_and_deleted(client: openai.OpenAI):
     made = client.responses.create(model="assist", input="Weigh it", max_output_tokens=300)
     assert made.output_text.startswith("Simulated")
     assert client.responses.retrieve(made.id).output_text == made.output_text
@@ -102,6 +102,10 @@ def test_responses_are_created_streamed_parsed_and_asked_for_again(client: opena
     assert final.output_text.startswith("Simulated")
     parsed = client.responses.parse(model="assist", input="Weigh it", text_format=Weight)
     assert isinstance(parsed.output_parsed, Weight)
+    client.responses.delete(made.id)
+    with pytest.raises(openai.APIStatusError) as gone:
+        client.responses.retrieve(made.id)
+    assert (gone.value.status_code, gone.value.code) == (410, "OUTPUT_NOT_RETAINED")
 
 
 def test_a_response_in_the_background_is_polled_and_can_be_cancelled(fleet: Fleet):
