@@ -58,7 +58,7 @@ def main() -> None:
                 print(f"rows/s, {batch:>3} a transaction   {rate:>10,.0f}")
             before = size_bytes(path, store)
             rate = asyncio.run(requests_per_second(store, numbers, options.requests))
-            print(f"requests/s, {PRODUCERS} producers  {rate:>10,.0f}   (7 rows, 2 commits each)")
+            print(f"requests/s, {PRODUCERS} producers  {rate:>10,.0f}   (2 rows, 2 commits each)")
             each = (size_bytes(path, store) - before) / options.requests
             print(f"bytes a request             {each:>10,.0f}")
             asyncio.run(paced(store, numbers, options.seconds))
