@@ -17,10 +17,10 @@ from gateway import metrics, telemetry
 from gateway.attempt import CANCEL_SECONDS, log_fault, lost, outcome_of, stop, unsent
 from gateway.clock import Clock
 from gateway.desk import UNKNOWN_BOUND_US, Desk
+from gateway.losers import judge_losers
 from gateway.next_steps import Asker
 from gateway.phases import measured
 from gateway.policy.attempting import Asked
-from gateway.policy.hedging import Loser, gate
 from gateway.providers.base import Provider
 from gateway.providers.outcomes import Completed, Outcome, Rejected, Unknown, error_code, ran
 from gateway.route_health import RouteHealth
@@ -148,10 +148,11 @@ class Driver:
             await run.hedging
 
     def _hedge_due(self, run: Run) -> None:
-        if run.winner is None and run.cancel_reason is None:
-            run.hedging = asyncio.create_task(self._hedge(run), name=f"hedge {run.request_id}")
+        run.hedging = asyncio.create_task(self._hedge(run), name=f"hedge {run.request_id}")
 
     async def _hedge(self, run: Run) -> None:
+        if run.winner is not None or run.cancel_reason is not None or not run.running():
+            return  # it isn't silent any more
         leg = await self._begin(run, "hedge_due")
         if leg is not None:
             await self._run(run, leg)
@@ -316,28 +317,8 @@ class Driver:
             self._release(run, leg)
         metrics.request_ended(receipt)
         telemetry.request_ended(run, receipt)
-        self._judge_losers(run)
+        judge_losers(run)
         return filed_as(receipt, appended)
-
-    def _judge_losers(self, run: Run) -> None:
-        """Hold a hedged request's losers to the gate: cancelled, acknowledged, nothing held."""
-        if not any(leg.kind == "hedge" for leg in run.legs):
-            return
-        losers = tuple(
-            Loser(
-                attempt_id=leg.attempt_id,
-                cancel_sent=leg.cancel_reason is not None,
-                acknowledged=leg.state != "unknown",
-                slots_held=int(leg.state == "unknown"),
-                cost_pico=leg.open_pico,
-            )
-            for leg in run.legs
-            if leg is not run.winner
-        )
-        problems = gate(losers)
-        metrics.hedge_ended(passed=not problems)
-        for line in problems:
-            log.warning("a hedge's loser fails its gate: %s", line)
 
     async def _file_ended(self, run: Run) -> None:
         """File the ends of attempts that have ended before the request does."""
