@@ -24,7 +24,7 @@ from uvicorn.server import ServerState
 
 from benchmarks import upstream
 from benchmarks.peers import fleet, ours
-from gateway import desk, driving, journey
+from gateway import desk, driving, metrics
 from gateway.api import answers, lookups, wire
 from gateway.api.application import api_application
 from gateway.api.ports import Ports
@@ -95,7 +95,7 @@ def phases() -> Phases:
         (driving.Driver, "_piece", "pieces"),
         (driving, "counted", "settle"), (driving, "receipt_of", "settle"),
         (driving, "attempt_records", "settle"), (Book, "settle", "settle"),
-        (journey.metrics, "request_ended", "metrics"),
+        (metrics, "request_ended", "metrics"),
         (lookups.Lookups, "receipt", "receipt as JSON"),
         (answers.Chunks, "piece", "answer's bytes"), (answers.Chunks, "last", "answer's bytes"),
         (upstream.Connection, "data_received", "(the upstream's own)"),
