@@ -4,12 +4,15 @@ PYTHON ?= python3
 PORT ?= 8000
 SERVE ?= 1
 WORKERS ?= 2
+RECEIPTS ?= 10000000
 BIN := .venv/bin
 RUN := $(BIN)/python manage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo serve test lint types contracts migrations unit \
-	bench-gateway bench-ledger bench-simulator bench-slo diagnosis-long bench-pages test-clients crash-long simulator-long screenshots lock clean
+.PHONY: help install install-dev demo serve test lint types contracts migrations unit chromium \
+	bench bench-short bench-growth bench-gateway bench-phases bench-ledger bench-simulator bench-slo \
+	bench-pages seed-large test-clients diagnosis-long crash-long faults-long simulator-long soak \
+	screenshots lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -57,8 +60,16 @@ unit: .venv/dev chromium
 chromium:  # Debian's, for the browser tests
 	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends chromium; }
 
+bench: .venv/dev  ## beside LiteLLM, Portkey, vLLM's and SGLang's routers: docs/benchmarks.md
+	$(BIN)/python -m benchmarks.peers --docs docs
+bench-short: .venv/dev  ## the same as a smoke test, without the others
+	$(BIN)/python -m benchmarks.peers --short
+bench-growth: .venv/dev  ## what a request costs beside RECEIPTS receipts
+	$(BIN)/python -m benchmarks.peers --growth $(RECEIPTS) --rounds 5 --docs docs
 bench-gateway: .venv/dev  ## requests/s, added latency, the cost of a decision and of the whole decision path
 	$(BIN)/python -m benchmarks.gateway
+bench-phases: .venv/dev  ## the processor's time of a request, phase by phase
+	$(BIN)/python -m benchmarks.gateway_phases
 bench-ledger: .venv/dev  ## rows and whole requests per second, bytes, verification
 	$(BIN)/python -m benchmarks.ledger
 bench-simulator: .venv/dev  ## simulated requests per second, beside the Dynamo mocker
@@ -69,6 +80,8 @@ diagnosis-long: .venv/dev  ## nine scenarios over twenty seeds: the confusion ma
 	SCENARIO_SEEDS=20 WEIGHBRIDGE_VAR=$$(mktemp -d) $(BIN)/pytest -s -k twenty tests/gateway/demo/test_scenarios.py
 bench-pages: .venv/dev  ## each page's queries over a million receipts
 	$(BIN)/python -m benchmarks.pages
+seed-large: .venv/dev  ## a ledger of RECEIPTS receipts in var/large
+	$(BIN)/python -m benchmarks.seed --receipts $(RECEIPTS) --to var/large
 test-clients: .venv/dev  ## clients of others, and schemathesis, against a running server
 	test -x .venv-clients/bin/python || $(PYTHON) -m venv .venv-clients
 	.venv-clients/bin/python -m pip install -q -r tests/clients/requirements.txt
@@ -77,6 +90,10 @@ test-clients: .venv/dev  ## clients of others, and schemathesis, against a runni
 	CLIENT_EXAMPLES=20 WEIGHBRIDGE_VAR=$$(mktemp -d) $(BIN)/pytest -n 0 -rs tests/clients
 crash-long: .venv/dev  ## ten thousand seeded crashes of the ledger; prints the seed
 	$(BIN)/python -m tests.crashes --steps 10000
+faults-long: .venv/dev  ## 500 seeded faults under load, and what must hold after each; prints the seed
+	$(BIN)/python -m tests.faults --injections 500
+soak: .venv/dev  ## an hour of virtual traffic with faults, then ten real minutes: memory, files, books
+	$(BIN)/python -m tests.soak
 simulator-long: .venv/dev  ## the engine against the oracle on 20,000 workloads
 	HYPOTHESIS_PROFILE=long $(BIN)/pytest tests/simulator
 
@@ -91,4 +108,4 @@ LOCK := -q --upgrade --generate-hashes --no-emit-index-url --no-emit-trusted-hos
 	--no-emit-find-links --no-header --strip-extras --allow-unsafe --no-annotate
 
 clean:  ## remove the virtual environment and everything under var/
-	rm -rf .venv .venv-clients var
+	rm -rf .venv .venv-clients .venv-peers var
