@@ -60,10 +60,7 @@ def _compare(
                 if leaf_of(*found[0]) != kept[seq]:
                     what = f"in {archive.file} it isn't what was hashed: it was altered"
                     faults.add(fault_at("altered", *found[0], what))
-    counted = sum(
-        fetch_one(connection, f"SELECT count(*) FROM {kind.TABLE}")[0]  # noqa: S608 - own names
-        for kind in MOVED
-    )
+    counted = sum(fetch_one(connection, f"SELECT count(*) FROM {kind.TABLE}")[0] for kind in MOVED)
     if counted > found_rows:
         what = f"it has {counted - found_rows:,} row(s) that were never archived"
         faults.add(Fault(kind="archive", label=archive.file, what=what))

@@ -52,7 +52,7 @@ CHOOSE = (
     "CREATE TABLE moved (request_id TEXT NOT NULL PRIMARY KEY, tenant_id TEXT NOT NULL, "
     "accepted_at_us INTEGER NOT NULL) WITHOUT ROWID",
     # Final, and not an unknown; nothing of it held; every attempt's end known.
-    "INSERT INTO moved SELECT r.request_id, r.tenant_id, r.accepted_at_us FROM receipt AS r "  # noqa: S608 - own names
+    "INSERT INTO moved SELECT r.request_id, r.tenant_id, r.accepted_at_us FROM receipt AS r "
     "WHERE r.accepted_at_us < :before_us AND r.status != 'unknown' "
     "AND NOT EXISTS (SELECT 1 FROM receipt WHERE request_id = r.request_id "
     "AND revision > r.revision) "
@@ -73,7 +73,7 @@ The list stands in the new ledger only while it is built.
 """
 
 ADD_POSTED = (
-    "INSERT INTO archived_posted SELECT * FROM "  # noqa: S608 - own names
+    "INSERT INTO archived_posted SELECT * FROM "
     f"({posted('request_id IN (SELECT request_id FROM moved)')}) WHERE true "
     "ON CONFLICT (tenant_id, bucket_us) DO UPDATE SET high = high + excluded.high, "
     "low = low + excluded.low"

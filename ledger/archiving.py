@@ -196,7 +196,7 @@ def _fill(connection: sqlite3.Connection, new: Path, file: Path) -> None:
         target.execute("INSERT INTO chain_head SELECT * FROM ledger.chain_head")
         for record_type in MOVED:
             target.execute(
-                f"INSERT INTO main.{record_type.TABLE} SELECT * FROM "  # noqa: S608 - own names
+                f"INSERT INTO main.{record_type.TABLE} SELECT * FROM "
                 f"ledger.{record_type.TABLE} WHERE request_id IN "
                 "(SELECT request_id FROM ledger.moved) ORDER BY seq"
             )
@@ -209,7 +209,7 @@ def _fill(connection: sqlite3.Connection, new: Path, file: Path) -> None:
 def _extent(file: Path) -> dict[str, int]:
     with closing(connect_read_only(file)) as connection:
         counted = [
-            fetch_one(connection, f"SELECT count(*), min(seq), max(seq) FROM {kind.TABLE}")  # noqa: S608
+            fetch_one(connection, f"SELECT count(*), min(seq), max(seq) FROM {kind.TABLE}")
             for kind in MOVED
         ]
     held = [row for row in counted if row[0]]
@@ -230,7 +230,7 @@ def _leave_hashes(connection: sqlite3.Connection, file: Path, archive_seq: int) 
         add_archived(connection, source)
         for record_type in MOVED:
             connection.executemany(
-                f"INSERT INTO {ArchivedRow.TABLE} (seq, v, entry_hash, leaf, archive_seq) "  # noqa: S608
+                f"INSERT INTO {ArchivedRow.TABLE} (seq, v, entry_hash, leaf, archive_seq) "
                 f"VALUES (?, {ArchivedRow.VERSION}, ?, ?, {archive_seq})",
                 _hashes(source, record_type),
             )
@@ -240,8 +240,7 @@ def _leave_hashes(connection: sqlite3.Connection, file: Path, archive_seq: int) 
     )
     for record_type in MOVED:
         connection.execute(
-            f"DELETE FROM {record_type.TABLE} "  # noqa: S608 - own names
-            "WHERE request_id IN (SELECT request_id FROM moved)"
+            f"DELETE FROM {record_type.TABLE} WHERE request_id IN (SELECT request_id FROM moved)"
         )
     connection.execute("DROP TABLE moved")
     for statement in install_statements(()):

@@ -48,7 +48,7 @@ def audit(
     crash left open was filed as unknown.
     """
     unfinished = int(
-        fetch_one(connection, f"SELECT count(*) FROM ({v.WITHOUT_RECEIPT})", {"size": size})[0]  # noqa: S608
+        fetch_one(connection, f"SELECT count(*) FROM ({v.WITHOUT_RECEIPT})", {"size": size})[0]
     )
     rules = (*_RULES, _AT_REST) if at_rest and unfinished else _RULES
     return unfinished, tuple(

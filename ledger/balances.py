@@ -44,7 +44,7 @@ def _limbs(amount: str) -> str:
 # by its key: a join with both kinds of rows at once would sort them all.
 _SETTLED = CARRIED[Settlement].fields
 _SETTLING = (
-    "SELECT r.tenant_id, r.cost_pico AS reserved_pico, "  # noqa: S608 - own names
+    "SELECT r.tenant_id, r.cost_pico AS reserved_pico, "
     + ", ".join(
         f"coalesce(o.{name}, CASE WHEN c.closes = 1 THEN {_SETTLED[name]} END) AS {name}"
         for name in ("kind", "cost_pico", "overrun_pico")
@@ -55,7 +55,7 @@ _SETTLING = (
 )
 # What a posted settlement releases is what is left of its reservation, and never below nought.
 _ENTRIES = (
-    "SELECT tenant_id, "  # noqa: S608 - own names
+    "SELECT tenant_id, "
     + ", ".join(
         _limbs(amount)
         for amount in (
@@ -70,7 +70,7 @@ _ENTRIES = (
     )
     + f" FROM ({_SETTLING}) GROUP BY 1 ORDER BY 1"
 )
-_HELD = f"SELECT tenant_id, {_limbs('cost_pico')} FROM open_hold GROUP BY 1"  # noqa: S608 - own
+_HELD = f"SELECT tenant_id, {_limbs('cost_pico')} FROM open_hold GROUP BY 1"
 
 
 def balances(connection: sqlite3.Connection) -> tuple[Balance, ...]:

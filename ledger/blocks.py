@@ -24,7 +24,7 @@ from ledger.rows import columns, field_names
 
 Row = tuple[Any, ...]
 
-_ARCHIVED = f"SELECT seq, entry_hash, leaf FROM {ArchivedRow.TABLE} WHERE seq BETWEEN ? AND ?"  # noqa: S608 - own name
+_ARCHIVED = f"SELECT seq, entry_hash, leaf FROM {ArchivedRow.TABLE} WHERE seq BETWEEN ? AND ?"
 
 
 class Sound(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ def _all_exact(
 
 RATES_LIMIT = 1_000  # flat rates that one statement is given
 _IN_BLOCK = "seq BETWEEN :first AND :last"
-_CHARGED = f"SELECT {', '.join(Charged._fields)} FROM {Receipt.TABLE}"  # noqa: S608 - own names
+_CHARGED = f"SELECT {', '.join(Charged._fields)} FROM {Receipt.TABLE}"
 # As `receipt_cost.cost_fault` of a flat rate and of none. A product beyond 64 bits is a float to
 # SQLite, which no column then equals; NULL or text where a number belongs is not true either.
 _DOUBTFUL = f"""
@@ -176,7 +176,7 @@ def _covered(record_type: type[Record]) -> str:
         for column in columns(record_type)
     )
     return (
-        f"SELECT seq, CASE v WHEN {record_type.VERSION} THEN CAST(json_array("  # noqa: S608 - own names
+        f"SELECT seq, CASE v WHEN {record_type.VERSION} THEN CAST(json_array("
         f"'{record_type.TABLE}', v, seq, {values}) AS BLOB) END, entry_hash "
         f"FROM {record_type.TABLE} WHERE seq BETWEEN ? AND ?"
     )
@@ -188,7 +188,7 @@ def _older(
     """The rows of a range that another version wrote: table, v, seq and all fields."""
     fields = ", ".join(record_type.__struct_fields__)
     yield from cursor.execute(
-        f"SELECT '{record_type.TABLE}', v, seq, {fields} FROM {record_type.TABLE} "  # noqa: S608 - own names
+        f"SELECT '{record_type.TABLE}', v, seq, {fields} FROM {record_type.TABLE} "
         f"WHERE seq BETWEEN ? AND ? AND v IS NOT {record_type.VERSION}",
         (first, last),
     ).fetchall()

@@ -127,7 +127,7 @@ def source(record_type: type[Record]) -> str:
         for name, sql in carried.fields.items()
     )
     return (
-        f"(SELECT {own} FROM {record_type.TABLE} UNION ALL "  # noqa: S608 - names of records
+        f"(SELECT {own} FROM {record_type.TABLE} UNION ALL "
         f"SELECT seq, CAST({record_type.VERSION} AS INTEGER) AS v, entry_hash, {picked} "
         f"FROM {carried.carrier.TABLE} WHERE {carried.present})"
     )
@@ -137,4 +137,4 @@ def source(record_type: type[Record]) -> str:
 def every(record_type: type[Record]) -> str:
     """As `rows.select`, of a record's own rows and the carried ones."""
     names = ", ".join((*HEAD_COLUMNS, *record_type.__struct_fields__))
-    return f"SELECT {names} FROM {source(record_type)}"  # noqa: S608 - names of records
+    return f"SELECT {names} FROM {source(record_type)}"

@@ -33,7 +33,7 @@ BACKUP_WATCH_US, BACKUP_BAD_US = 26 * HOUR_US, 7 * 24 * HOUR_US
 CHECKPOINT_WATCH_S = 3_600.0
 # What is held, but by requests that run.
 _UNKNOWNS = (
-    "SELECT count(*), sum(cost_pico >> 32), sum(cost_pico & 4294967295) FROM open_hold "  # noqa: S608 - own names
+    "SELECT count(*), sum(cost_pico >> 32), sum(cost_pico & 4294967295) FROM open_hold "
     f"WHERE seq NOT IN (SELECT v.seq FROM open_request AS o JOIN {source(Reservation)} AS v "
     "ON v.request_id = o.request_id)"
 )

@@ -35,7 +35,7 @@ OPEN_REQUESTS = (
     "(SELECT 1 FROM receipt WHERE request_id = d.request_id)"
 )
 OPEN_HOLDS = (
-    f"SELECT reservation_id, seq, tenant_id, cost_pico FROM {source(Reservation)} AS r "  # noqa: S608 - own names
+    f"SELECT reservation_id, seq, tenant_id, cost_pico FROM {source(Reservation)} AS r "
     f"WHERE NOT EXISTS (SELECT 1 FROM {source(Settlement)} WHERE reservation_id = r.reservation_id)"
 )
 
@@ -44,7 +44,7 @@ def posted(which: str) -> str:
     """(tenant, quarter hour, high, low) of what settlements posted: rows of their own, s, and those
     that receipts carry, c. `which`: a condition on either's seq and request_id."""
     return (
-        f"SELECT tenant_id, settled_at_us - settled_at_us % {QUARTER_US} AS bucket_us, "  # noqa: S608
+        f"SELECT tenant_id, settled_at_us - settled_at_us % {QUARTER_US} AS bucket_us, "
         "sum(cost_pico >> 32) AS high, sum(cost_pico & 4294967295) AS low FROM "
         "(SELECT r.tenant_id, s.settled_at_us, s.cost_pico FROM "
         f"(SELECT * FROM settlement WHERE kind = 'posted' AND {which}) AS s "
@@ -56,7 +56,7 @@ def posted(which: str) -> str:
 
 # With what archived settlements posted: the records alone don't say it any more.
 POSTED_WHOLE = (
-    "SELECT tenant_id, bucket_us, sum(high), sum(low) FROM (SELECT tenant_id, bucket_us, high, low "  # noqa: S608 - own names
+    "SELECT tenant_id, bucket_us, sum(high), sum(low) FROM (SELECT tenant_id, bucket_us, high, low "
     "FROM archived_posted UNION ALL SELECT * FROM "
     f"({posted('true')})) GROUP BY 1, 2"
 )
@@ -69,7 +69,7 @@ FILL_FIRST: tuple[str, ...] = (
     FILL[0],
     "INSERT INTO open_hold SELECT reservation_id, seq, tenant_id, cost_pico FROM reservation AS r "
     "WHERE NOT EXISTS (SELECT 1 FROM settlement WHERE reservation_id = r.reservation_id)",
-    "INSERT INTO tenant_posted SELECT r.tenant_id, "  # noqa: S608 - own names
+    "INSERT INTO tenant_posted SELECT r.tenant_id, "
     f"s.settled_at_us - s.settled_at_us % {QUARTER_US}, sum(s.cost_pico >> 32), "
     "sum(s.cost_pico & 4294967295) FROM settlement AS s "
     "JOIN reservation AS r ON r.reservation_id = s.reservation_id "
@@ -83,11 +83,11 @@ _COMMITTED = "seq BETWEEN :first AND :last"
 _ENTER_REQUESTS = f"INSERT OR REPLACE INTO open_request {OPEN_REQUESTS} AND {_COMMITTED}"
 _ENTER_HOLDS = f"INSERT OR REPLACE INTO open_hold {OPEN_HOLDS} AND {_COMMITTED}"
 _END_REQUESTS = (
-    "DELETE FROM open_request WHERE request_id IN "  # noqa: S608 - own names
+    "DELETE FROM open_request WHERE request_id IN "
     f"(SELECT request_id FROM receipt WHERE {_COMMITTED})"
 )
 _END_HOLDS = (
-    "DELETE FROM open_hold WHERE reservation_id IN "  # noqa: S608 - own names
+    "DELETE FROM open_hold WHERE reservation_id IN "
     f"(SELECT reservation_id FROM {source(Settlement)} WHERE {_COMMITTED})"
 )
 _ADD_POSTED = (

@@ -108,8 +108,7 @@ def entry_hash_at(connection: sqlite3.Connection, seq: int) -> bytes | None:
     if seq == 0:
         return GENESIS
     sql = " UNION ALL ".join(
-        f"SELECT entry_hash FROM {record_type.TABLE} WHERE seq = :seq"  # noqa: S608 - record names
-        for record_type in CHAINED
+        f"SELECT entry_hash FROM {record_type.TABLE} WHERE seq = :seq" for record_type in CHAINED
     )
     row = connection.execute(sql, {"seq": seq}).fetchall()
     return bytes(row[0][0]) if row else None

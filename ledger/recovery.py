@@ -25,10 +25,7 @@ def unfinished(connection: sqlite3.Connection) -> tuple[Unfinished, ...]:
     It takes as long as there is open work (`ledger.open_work`), however long the ledger is. To be
     asked at start, before the first new request: later, those in flight are among them.
     """
-    sql = (
-        f"{select(RouteDecision)} WHERE seq IN "  # noqa: S608 - no input
-        "(SELECT seq FROM open_request) ORDER BY seq"
-    )
+    sql = f"{select(RouteDecision)} WHERE seq IN (SELECT seq FROM open_request) ORDER BY seq"
     found = [record_of(RouteDecision, row) for row in fetch(connection, sql)]
     return tuple(_unfinished(connection, decision) for decision in found)
 

@@ -57,7 +57,7 @@ def by_table() -> dict[str, type[Record]]:
 def select(record_type: type[Record]) -> str:
     """`SELECT seq, v, entry_hash, <fields> FROM <table>`, to be followed by WHERE and ORDER BY."""
     names = ", ".join((*HEAD_COLUMNS, *record_type.__struct_fields__))
-    return f"SELECT {names} FROM {record_type.TABLE}"  # noqa: S608 - names come from the record types
+    return f"SELECT {names} FROM {record_type.TABLE}"
 
 
 def record_of(record_type: type[R], row: Sequence[Any]) -> R:

@@ -42,7 +42,7 @@ def open_work_is_rows(scope: Scope) -> Iterator[Finding]:
     """Findings for what is listed as open and isn't, for what is open and not listed, and sums."""
     with snapshot(scope.connection):
         for table, sql in (("open_request", OPEN_REQUESTS), ("open_hold", OPEN_HOLDS)):
-            kept = f"SELECT * FROM {table}"  # noqa: S608 - own names
+            kept = f"SELECT * FROM {table}"
             for minuend, subtrahend, what in (
                 (kept, sql, "it is listed as open, and is not"),
                 (sql, kept, "it is open, and not listed"),

@@ -93,8 +93,7 @@ def _insert(record_type: type[Record], size: int) -> str:
     names = (*HEAD_COLUMNS, *record_type.__struct_fields__)
     places = f"({', '.join('?' * len(names))})"
     return (
-        f"INSERT INTO {record_type.TABLE} ({', '.join(names)}) "  # noqa: S608 - names of records
-        f"VALUES {', '.join([places] * size)}"
+        f"INSERT INTO {record_type.TABLE} ({', '.join(names)}) VALUES {', '.join([places] * size)}"
     )
 
 

@@ -13,7 +13,7 @@ from ledger.records import CHAINED, Record
 
 def _matches(table: str, fields: Iterable[str]) -> str:
     same = " AND ".join(f"{field} = NEW.{field}" for field in fields)
-    return f"EXISTS (SELECT 1 FROM {table} WHERE {same})"  # noqa: S608 - names of records
+    return f"EXISTS (SELECT 1 FROM {table} WHERE {same})"
 
 
 def _triggers_of(record_type: type[Record]) -> dict[str, str]:

@@ -104,7 +104,7 @@ def _starting_head(connection: sqlite3.Connection, faults: Faults) -> Head:
     if head is not None:
         return head
     faults.add(Fault(kind="head", table="chain_head", what="its row is gone"))
-    sql = " UNION ALL ".join(f"SELECT max(seq) FROM {kind.TABLE}" for kind in CHAINED)  # noqa: S608 - names of records
+    sql = " UNION ALL ".join(f"SELECT max(seq) FROM {kind.TABLE}" for kind in CHAINED)
     return Head(size=max(row[0] or 0 for row in fetch(connection, sql)))
 
 

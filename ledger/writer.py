@@ -287,7 +287,7 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     try:
         connection.execute("SELECT size FROM chain_head LIMIT 0")
         for table in ("open_request", "open_hold", "tenant_posted", "chain_block"):
-            connection.execute(f"SELECT 1 FROM {table} LIMIT 0")  # noqa: S608 - own names
+            connection.execute(f"SELECT 1 FROM {table} LIMIT 0")
         for record_type in CHAINED:
             connection.execute(f"{select(record_type)} LIMIT 0")
     except sqlite3.OperationalError as error:
@@ -306,7 +306,7 @@ def _checked_head(connection: sqlite3.Connection, path: Path) -> Head:
     if entry_hash_at(connection, head.size) != head.entry_hash:
         raise LedgerDamaged(str(path), f"row {head.size}, its last, is missing or was altered")
     for record_type in CHAINED:
-        last = fetch_one(connection, f"SELECT max(seq) FROM {record_type.TABLE}")[0]  # noqa: S608
+        last = fetch_one(connection, f"SELECT max(seq) FROM {record_type.TABLE}")[0]
         if last is not None and last > head.size:
             raise LedgerDamaged(
                 str(path), f"{record_type.TABLE} has row {last}, after the chain's end {head.size}"

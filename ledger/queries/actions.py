@@ -39,7 +39,7 @@ def last_of_each(
     """The last action on each subject, of those with one of these names, by subject."""
     places = ",".join("?" * len(actions))
     sql = (
-        f"{select(ControlAction)} WHERE seq IN (SELECT max(seq) FROM control_action "  # noqa: S608 - places alone
+        f"{select(ControlAction)} WHERE seq IN (SELECT max(seq) FROM control_action "
         f"WHERE action IN ({places}) GROUP BY subject) LIMIT {SUBJECTS_LIMIT}"
     )
     found = [record_of(ControlAction, row) for row in fetch(connection, sql, actions)]

@@ -63,7 +63,7 @@ def archives_of_period(
 
 def archived_rows(connection: sqlite3.Connection, size: int) -> int:
     """How many of the first `size` rows of the chain are in archives."""
-    sql = f"SELECT count(*) FROM {ArchivedRow.TABLE} WHERE seq <= ?"  # noqa: S608 - own name
+    sql = f"SELECT count(*) FROM {ArchivedRow.TABLE} WHERE seq <= ?"
     return int(fetch_one(connection, sql, (size,))[0])
 
 
@@ -72,7 +72,7 @@ def kept_hashes(
 ) -> Iterator[dict[int, bytes]]:
     """The leaf hashes that are kept of an archive's rows by their seq, in order, `rows` at most."""
     sql = (
-        f"SELECT seq, leaf FROM {ArchivedRow.TABLE} WHERE archive_seq = ? AND seq > ? "  # noqa: S608
+        f"SELECT seq, leaf FROM {ArchivedRow.TABLE} WHERE archive_seq = ? AND seq > ? "
         "ORDER BY seq LIMIT ?"
     )
     after = 0

@@ -24,7 +24,7 @@ WHERE (found.accepted_at_us, found.seq) > (:after_us, :after_seq)
   AND NOT EXISTS (SELECT 1 FROM receipt AS later WHERE later.request_id = found.request_id
                   AND later.revision > found.revision)
 ORDER BY found.accepted_at_us, found.seq LIMIT {PAGE_ROWS}
-"""  # noqa: S608 - names of records and a constant
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

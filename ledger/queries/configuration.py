@@ -85,7 +85,7 @@ def rate_tables(connection: sqlite3.Connection) -> list[RateTableRecord]:
 def tenants(connection: sqlite3.Connection) -> list[Tenant]:
     """Each tenant's revision in force, by tenant_id."""
     sql = (
-        f"{select(Tenant)} AS t WHERE revision = "  # noqa: S608 - no input
+        f"{select(Tenant)} AS t WHERE revision = "
         "(SELECT max(revision) FROM tenant WHERE tenant_id = t.tenant_id) "
         "ORDER BY tenant_id"
     )
@@ -101,8 +101,7 @@ def tenant(connection: sqlite3.Connection, tenant_id: str) -> Tenant | None:
 def active_api_keys(connection: sqlite3.Connection) -> list[ApiKey]:
     """The keys that were not revoked; whether one has expired is for who knows the time."""
     sql = (
-        f"{select(ApiKey)} WHERE key_id NOT IN "  # noqa: S608 - no input
-        "(SELECT key_id FROM api_key_revocation) ORDER BY seq"
+        f"{select(ApiKey)} WHERE key_id NOT IN (SELECT key_id FROM api_key_revocation) ORDER BY seq"
     )
     return _all(connection, ApiKey, sql)
 

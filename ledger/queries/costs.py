@@ -153,7 +153,7 @@ def costs(
 
 def tag_keys(connection: sqlite3.Connection, limit: int = 200) -> list[str]:
     """The keys of tags that costs can be asked for by, in order."""
-    sql = f"SELECT DISTINCT tags FROM {LIVE.name('series')} WHERE tags NOT IN ('{{}}', ?)"  # noqa: S608 - own names
+    sql = f"SELECT DISTINCT tags FROM {LIVE.name('series')} WHERE tags NOT IN ('{{}}', ?)"
     keys = {key for row in fetch(connection, sql, (OTHER_TAGS,)) for key in orjson.loads(row[0])}
     return sorted(keys)[:limit]
 
@@ -164,7 +164,7 @@ def values_of(connection: sqlite3.Connection, dimension: str, limit: int = 200) 
     if column is None:
         raise ValueError(f"{dimension} has no list of values")
     sql = (
-        f"SELECT DISTINCT {column} FROM {LIVE.name('series')} "  # noqa: S608 - own names
+        f"SELECT DISTINCT {column} FROM {LIVE.name('series')} "
         f"WHERE {column} <> '' ORDER BY 1 LIMIT ?"
     )
     return [row[0] for row in fetch(connection, sql, (limit,))]

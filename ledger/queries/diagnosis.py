@@ -40,7 +40,7 @@ _NUMBERS = {
     "left": "status = 'cancelled' AND terminal_error_code IS 'CLIENT_GONE'",
 }
 _NEWEST = (
-    f"SELECT {', '.join(_TEXTS)}, "  # noqa: S608 - own names
+    f"SELECT {', '.join(_TEXTS)}, "
     f"{', '.join(f'{sql} AS {name}' for name, sql in _NUMBERS.items())} "
     "FROM receipt AS found INDEXED BY receipt_time "
     "WHERE accepted_at_us >= ? AND accepted_at_us < ? AND status <> 'rejected' AND NOT EXISTS "
@@ -49,7 +49,7 @@ _NEWEST = (
 )
 # One row of whole columns: SQLite reads them in one step, without the interpreter's lock.
 _COLUMNS = (
-    f"SELECT {', '.join(f'json_group_array({name})' for name in (*_TEXTS, *_NUMBERS))} "  # noqa: S608 - own names
+    f"SELECT {', '.join(f'json_group_array({name})' for name in (*_TEXTS, *_NUMBERS))} "
     f"FROM ({_NEWEST}) AS used"
 )
 _SNAPSHOTS = (

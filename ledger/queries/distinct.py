@@ -13,11 +13,11 @@ def distinct(
     Each value is found by one search for the first one above the last.
     """
     above = (
-        f"SELECT {column} FROM {table} INDEXED BY {index} "  # noqa: S608 - own names
+        f"SELECT {column} FROM {table} INDEXED BY {index} "
         f"WHERE {column} IS NOT NULL AND {column} > "
     )
     sql = (
-        f"WITH RECURSIVE v(x) AS (SELECT ({above} '' ORDER BY {column} LIMIT 1) "  # noqa: S608 - own names
+        f"WITH RECURSIVE v(x) AS (SELECT ({above} '' ORDER BY {column} LIMIT 1) "
         f"UNION ALL SELECT ({above} v.x ORDER BY {column} LIMIT 1) FROM v WHERE v.x IS NOT NULL "
         "LIMIT ?) SELECT x FROM v WHERE x IS NOT NULL"
     )

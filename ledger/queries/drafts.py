@@ -10,7 +10,7 @@ from ledger.rows import record_of, select
 def drafts(connection: sqlite3.Connection, kind: str) -> list[Draft]:
     """The newest revision of each draft of a kind, by name."""
     sql = (
-        f"{select(Draft)} AS d WHERE kind = ? AND revision = "  # noqa: S608 - no input
+        f"{select(Draft)} AS d WHERE kind = ? AND revision = "
         "(SELECT max(revision) FROM draft WHERE kind = d.kind AND name = d.name) ORDER BY name"
     )
     return [record_of(Draft, row) for row in fetch(connection, sql, (kind,))]

@@ -17,7 +17,7 @@ RECENT_LIMIT = 100_000  # reservations of a minute
 RECENT_PAGE = 512
 # What a receipt settles was settled at its end, which no index is on: it was accepted before.
 _POSTED_BETWEEN = (
-    "SELECT sum(cost_pico >> 32), sum(cost_pico & 4294967295) FROM ("  # noqa: S608 - own names
+    "SELECT sum(cost_pico >> 32), sum(cost_pico & 4294967295) FROM ("
     f"SELECT s.cost_pico FROM settlement AS s JOIN {source(Reservation)} AS r "
     "ON r.reservation_id = s.reservation_id WHERE s.settled_at_us >= :since "
     "AND s.settled_at_us < :until AND s.kind = 'posted' AND r.tenant_id = :tenant UNION ALL "

@@ -77,7 +77,7 @@ def lines_of_period(
 ) -> Iterator[InvoiceLine]:
     """The lines that start in the period, in the revision that is in force, by start and id."""
     sql = (
-        f"{select(InvoiceLine)} AS line WHERE provider = ? AND seq <= ? "  # noqa: S608 - own names
+        f"{select(InvoiceLine)} AS line WHERE provider = ? AND seq <= ? "
         "AND (start_us, line_id) > (?, ?) AND start_us < ? AND NOT EXISTS "
         "(SELECT 1 FROM invoice_line AS later WHERE later.line_id = line.line_id "
         "AND later.revision > line.revision AND later.seq <= ?) "
@@ -99,7 +99,7 @@ def late_lines(
 ) -> list[LateLine]:
     """Lines from before `before_us` that came after `after_seq`, with what each replaced."""
     sql = (
-        f"{select(InvoiceLine)} AS line WHERE provider = ? "  # noqa: S608 - own names
+        f"{select(InvoiceLine)} AS line WHERE provider = ? "
         "AND start_us < ? AND seq > ? AND seq <= ? AND NOT EXISTS "
         "(SELECT 1 FROM invoice_line AS later WHERE later.line_id = line.line_id "
         "AND later.revision > line.revision AND later.seq <= ?) ORDER BY start_us, line_id"

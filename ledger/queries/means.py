@@ -37,7 +37,7 @@ class Measured(NamedTuple):
 
 
 _SQL = (
-    f"SELECT {', '.join(Measured._fields)} FROM receipt AS found INDEXED BY receipt_time "  # noqa: S608 - own names
+    f"SELECT {', '.join(Measured._fields)} FROM receipt AS found INDEXED BY receipt_time "
     "WHERE accepted_at_us >= ? AND accepted_at_us < ? AND NOT EXISTS (SELECT 1 "
     "FROM receipt AS later WHERE later.request_id = found.request_id "
     "AND later.revision > found.revision) ORDER BY accepted_at_us DESC LIMIT ?"

@@ -8,7 +8,7 @@ from ledger.rows import Stored, select, stored
 
 # What objectives, rollouts and people did to the fleet; a demonstration's own rows are no news.
 _UNTOLD = (
-    f"{select(ControlAction)} AS a WHERE acted_at_us >= ? AND action NOT LIKE 'demo.%' "  # noqa: S608 - own names
+    f"{select(ControlAction)} AS a WHERE acted_at_us >= ? AND action NOT LIKE 'demo.%' "
     "AND NOT EXISTS (SELECT 1 FROM notification AS n WHERE n.action_seq = a.seq "
     "AND n.target = ?) ORDER BY seq LIMIT ?"
 )

@@ -102,7 +102,7 @@ def override_revision(connection: sqlite3.Connection, slo_id: str) -> int:
 def open_episodes(connection: sqlite3.Connection) -> list[Stored[ControlAction]]:
     """The last phase of each episode that has not ended: proposed or applied, the oldest first."""
     sql = (
-        f"{select(ControlAction)} AS a INDEXED BY control_action_episode "  # noqa: S608 - own names
+        f"{select(ControlAction)} AS a INDEXED BY control_action_episode "
         "WHERE episode IS NOT NULL AND phase NOT IN (?, ?, ?) "
         "AND NOT EXISTS (SELECT 1 FROM control_action AS later "
         "WHERE later.episode = a.episode AND later.seq > a.seq) ORDER BY seq LIMIT ?"

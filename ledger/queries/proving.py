@@ -72,7 +72,7 @@ def proving(
     """
     mark = MARKS[finding.row]
     sql = (
-        f"SELECT request_id, tenant_id, {mark.column} FROM (SELECT * FROM receipt AS found "  # noqa: S608 - own names
+        f"SELECT request_id, tenant_id, {mark.column} FROM (SELECT * FROM receipt AS found "
         "INDEXED BY receipt_time WHERE accepted_at_us >= :start AND accepted_at_us < :end "
         "AND status <> 'rejected' AND NOT EXISTS (SELECT 1 FROM receipt AS later "
         "WHERE later.request_id = found.request_id AND later.revision > found.revision) "

@@ -106,7 +106,7 @@ def receipt_page(
     rest, rest_values = _rest(wanted)
     keys = fetch(
         connection,
-        f"SELECT found.accepted_at_us, found.seq FROM ({walk}) AS found "  # noqa: S608 - own names
+        f"SELECT found.accepted_at_us, found.seq FROM ({walk}) AS found "
         f"WHERE {' AND '.join((_CURRENT, *rest))} LIMIT ?",
         (*walk_values, *rest_values, limit + 1),
     )
@@ -153,7 +153,7 @@ def _walk(wanted: ReceiptFilter, cursor: Cursor | None) -> tuple[str, list[Value
     order = "DESC" if newest_first else "ASC"
     columns = sorted({column for _, column in _FIELDS} | {"request_id", "revision"})
     sql = (
-        f"SELECT seq, accepted_at_us, degraded_from, {', '.join(columns)} "  # noqa: S608 - own names
+        f"SELECT seq, accepted_at_us, degraded_from, {', '.join(columns)} "
         f"FROM receipt INDEXED BY {index} {where}"
         f"ORDER BY accepted_at_us {order}, seq {order} LIMIT {SCAN_LIMIT}"
     )
@@ -181,7 +181,7 @@ def _stopped_at(
     """The last key that the walk looked at, where its limit and not the list's end stopped it."""
     keys = fetch(
         connection,
-        f"SELECT accepted_at_us, seq FROM ({walk})",  # noqa: S608 - own names
+        f"SELECT accepted_at_us, seq FROM ({walk})",
         values,
     )
     return keys[-1] if len(keys) == SCAN_LIMIT else None

@@ -45,7 +45,7 @@ FROM {source(Attempt)} AS attempt LEFT JOIN ended
   AND NOT EXISTS (SELECT 1 FROM ended AS later WHERE later.request_id = ended.request_id
                   AND later.attempt_id = ended.attempt_id AND later.seq > ended.seq)
 WHERE attempt.request_id IN (:requests) AND attempt.seq <= :as_of ORDER BY attempt.seq
-"""  # noqa: S608 - own names; `:requests` gives way to places
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def attempts_of_period(
 ) -> Iterator[AttemptRow]:
     """The attempts that started in the period, of requests that have a receipt, by acceptance."""
     keys = (
-        "SELECT accepted_at_us, seq, request_id FROM receipt "  # noqa: S608 - own names
+        "SELECT accepted_at_us, seq, request_id FROM receipt "
         "WHERE (accepted_at_us, seq) > (?, ?) AND accepted_at_us < ? AND seq <= ? "
         f"AND revision = 0 AND attempts > 0 ORDER BY accepted_at_us, seq LIMIT {PAGE_RECEIPTS}"
     )
@@ -91,7 +91,7 @@ def late_ends(
 ) -> Iterator[tuple[AttemptRow, int]]:
     """Attempts of before `before_us` whose end came after `after_seq`, each with its cost then."""
     keys = (
-        f"SELECT seq, request_id, attempt_id FROM {source(AttemptEvent)} "  # noqa: S608 - own names
+        f"SELECT seq, request_id, attempt_id FROM {source(AttemptEvent)} "
         "WHERE seq > ? AND seq <= ? AND event = 'ended' ORDER BY seq LIMIT 1000"
     )
     done: set[str] = set()
@@ -132,7 +132,7 @@ def _cost_as_of(
 ) -> int:
     row = fetch_one(
         connection,
-        f"SELECT cost_pico FROM {source(AttemptEvent)} "  # noqa: S608 - own names
+        f"SELECT cost_pico FROM {source(AttemptEvent)} "
         "WHERE request_id = ? AND attempt_id = ? AND event = 'ended' AND seq <= ? "
         "ORDER BY seq DESC LIMIT 1",
         (request_id, attempt_id, as_of_seq),
@@ -221,10 +221,10 @@ def requests_of(connection: sqlite3.Connection, attempt_ids: Sequence[str]) -> t
         return ()
     places = ",".join("?" * len(keys))
     firsts = [key.removesuffix(FIRST_ATTEMPT) for key in keys if key.endswith(FIRST_ATTEMPT)]
-    sql = f"SELECT attempt_id, request_id FROM attempt WHERE attempt_id IN ({places})"  # noqa: S608 - places alone
+    sql = f"SELECT attempt_id, request_id FROM attempt WHERE attempt_id IN ({places})"
     if firsts:
         sql += (
-            f" UNION ALL SELECT request_id || '{FIRST_ATTEMPT}', request_id FROM route_decision "  # noqa: S608 - places alone
+            f" UNION ALL SELECT request_id || '{FIRST_ATTEMPT}', request_id FROM route_decision "
             f"WHERE request_id IN ({','.join('?' * len(firsts))}) AND attempt_kind IS NOT NULL"
         )
     found = {row[0]: row[1] for row in fetch(connection, sql, (*keys, *firsts))}

@@ -240,7 +240,7 @@ def _samples(
     if not routes:
         return {metric: np.empty(0, dtype=np.int64) for metric in METRICS}
     sql = (
-        f"SELECT {', '.join(_COLUMN[metric] for metric in METRICS)}, status "  # noqa: S608 - own names
+        f"SELECT {', '.join(_COLUMN[metric] for metric in METRICS)}, status "
         "FROM receipt AS r INDEXED BY receipt_route "
         f"WHERE route_id IN ({', '.join('?' * len(routes))}) "
         f"AND accepted_at_us >= ? AND accepted_at_us < ? AND {_condition('r', wanted)} "
@@ -270,7 +270,7 @@ def _bounded(
     parts = cover(period.start_us, period.end_us, read_state(connection))
     values = [n for part in parts for n in (part.grain_min, part.start_us, part.end_us)]
     sql = (
-        "WITH seg(grain, start_us, end_us) AS "  # noqa: S608 - own names
+        "WITH seg(grain, start_us, end_us) AS "
         f"(VALUES {', '.join(['(?, ?, ?)'] * len(parts))}) "
         f"SELECT {', '.join(METRICS)} FROM seg CROSS JOIN {LIVE.name('latency')} AS t "
         "ON t.grain_min = seg.grain AND t.bucket_us >= seg.start_us AND t.bucket_us < seg.end_us "

@@ -15,7 +15,7 @@ _TAKEN_OVER = (  # of the request, whoever served it: a person's word comes late
     "AND o.taken_over IS NOT NULL ORDER BY o.seq DESC LIMIT 1)"
 )
 _ARMS = (
-    f"SELECT {', '.join(ArmRow._fields[:-1])}, {_TAKEN_OVER} "  # noqa: S608 - own names
+    f"SELECT {', '.join(ArmRow._fields[:-1])}, {_TAKEN_OVER} "
     "FROM receipt AS found INDEXED BY receipt_model "
     "WHERE logical_model = ? AND accepted_at_us >= ? AND accepted_at_us < ? AND release_id = ? "
     "AND arm IN ('baseline', 'canary') AND NOT EXISTS (SELECT 1 FROM receipt AS later "

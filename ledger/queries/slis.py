@@ -82,7 +82,7 @@ class Indicators:
 
 
 _SQL = (
-    f"SELECT {', '.join(Row._fields)} FROM receipt AS found INDEXED BY receipt_time "  # noqa: S608 - own names
+    f"SELECT {', '.join(Row._fields)} FROM receipt AS found INDEXED BY receipt_time "
     "WHERE accepted_at_us >= ? AND accepted_at_us < ? AND NOT EXISTS (SELECT 1 "
     "FROM receipt AS later WHERE later.request_id = found.request_id "
     "AND later.revision > found.revision) LIMIT ?"

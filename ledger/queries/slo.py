@@ -24,12 +24,12 @@ POINTS_LIMIT = 400
 
 _SLI = LIVE.name("sli")
 _RANGE = "slo_key = ? AND grain_min = ? AND bucket_us >= ? AND bucket_us < ?"
-_TALLY = f"SELECT COALESCE(SUM(good), 0), COALESCE(SUM(valid), 0) FROM {_SLI} WHERE {_RANGE}"  # noqa: S608 - own names
+_TALLY = f"SELECT COALESCE(SUM(good), 0), COALESCE(SUM(valid), 0) FROM {_SLI} WHERE {_RANGE}"
 _STEPS = (
-    "SELECT (bucket_us - ?) / ? AS step, SUM(good), SUM(valid) "  # noqa: S608 - own names
+    "SELECT (bucket_us - ?) / ? AS step, SUM(good), SUM(valid) "
     f"FROM {_SLI} WHERE {_RANGE} GROUP BY step"
 )
-_SINCE = f"SELECT MIN(bucket_us) FROM {_SLI} WHERE slo_key = ? AND grain_min = ?"  # noqa: S608
+_SINCE = f"SELECT MIN(bucket_us) FROM {_SLI} WHERE slo_key = ? AND grain_min = ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

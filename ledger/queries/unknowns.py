@@ -37,7 +37,7 @@ LEFT JOIN attempt_event AS e ON e.request_id = r.request_id
 WHERE (a.attempt_id IS NOT NULL OR d.request_id IS NOT NULL)
   AND (e.outcome = 'unknown' OR (e.outcome IS NULL AND r.status = 'unknown'))
   AND (:tenant IS NULL OR h.tenant_id = :tenant)
-"""  # noqa: S608 - own names
+"""
 _LIST = f"""
 SELECT coalesce(a.attempt_id, r.request_id || '{FIRST_ATTEMPT}'), r.request_id, h.tenant_id,
   coalesce(a.kind, d.attempt_kind), coalesce(a.route_id, d.route_id),
@@ -47,7 +47,7 @@ SELECT coalesce(a.attempt_id, r.request_id || '{FIRST_ATTEMPT}'), r.request_id, 
 {_OPEN} ORDER BY h.seq LIMIT :limit
 """
 _SUM = (
-    "SELECT count(*), sum(cost_pico >> 32), sum(cost_pico & 4294967295) "  # noqa: S608 - own names
+    "SELECT count(*), sum(cost_pico >> 32), sum(cost_pico & 4294967295) "
     f"FROM (SELECT h.cost_pico {_OPEN})"
 )
 

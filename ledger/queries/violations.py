@@ -35,7 +35,7 @@ _ENDED_COST = (
     "(SELECT sum(e.cost_pico) FROM attempt_event AS e "
     "WHERE e.request_id = r.request_id AND e.event = 'ended' AND e.seq < r.seq)"
 )
-_RESERVED = f"(SELECT reservation_id FROM {_RESERVATIONS} WHERE request_id = r.request_id)"  # noqa: S608 - own names
+_RESERVED = f"(SELECT reservation_id FROM {_RESERVATIONS} WHERE request_id = r.request_id)"
 _CURRENT = (
     "NOT EXISTS (SELECT 1 FROM receipt WHERE request_id = r.request_id AND revision > r.revision)"
 )
@@ -70,12 +70,12 @@ SETTLED_TWICE = (
     "ORDER BY 1"
 )
 SETTLED_WITHOUT_RESERVATION = (
-    f"SELECT seq, reservation_id FROM {_SETTLEMENTS} AS s WHERE seq <= :size AND NOT EXISTS "  # noqa: S608 - own names
+    f"SELECT seq, reservation_id FROM {_SETTLEMENTS} AS s WHERE seq <= :size AND NOT EXISTS "
     f"(SELECT 1 FROM {_RESERVATIONS} WHERE reservation_id = s.reservation_id) ORDER BY seq"
 )
 # What was reserved is posted, released or written off, and an overrun is its own entry.
 SETTLEMENT_UNBALANCED = (
-    f"SELECT s.seq, s.reservation_id FROM {_SETTLEMENTS} AS s "  # noqa: S608 - own names
+    f"SELECT s.seq, s.reservation_id FROM {_SETTLEMENTS} AS s "
     f"JOIN {_RESERVATIONS} AS r ON r.reservation_id = s.reservation_id "
     "WHERE s.seq <= :size AND (s.kind NOT IN ('posted', 'voided', 'written_off') "
     "OR s.overrun_pico != max(0, s.cost_pico - r.cost_pico) OR s.cost_pico < 0 "
@@ -84,7 +84,7 @@ SETTLEMENT_UNBALANCED = (
 # A request can have several reservations, one for each attempt. An attempt that was lost beside the
 # one that answered is settled by evidence later: the receipt says what was known at its time.
 SETTLEMENT_IS_NOT_RECEIPT = (
-    "SELECT r.seq, r.request_id FROM receipt AS r WHERE r.seq <= :size AND r.status != 'unknown' "  # noqa: S608 - own names
+    "SELECT r.seq, r.request_id FROM receipt AS r WHERE r.seq <= :size AND r.status != 'unknown' "
     f"AND {_NOT_ITSELF} AND {_CURRENT} AND (SELECT sum(cost_pico) FROM settlement "
     f"WHERE reservation_id IN {_RESERVED} AND kind != 'written_off') != r.cost_total_pico "
     f"AND NOT EXISTS (SELECT 1 FROM {_RESERVATIONS} AS v JOIN open_hold AS h "
@@ -95,7 +95,7 @@ SETTLEMENT_IS_NOT_RECEIPT = (
 )
 # The receipt that resolves an unknown costs what the evidence says, not what was seen at the time.
 RECEIPT_IS_NOT_ATTEMPTS = (
-    "SELECT r.seq, r.request_id FROM receipt AS r WHERE r.seq <= :size AND r.revision = 0 "  # noqa: S608 - own names
+    "SELECT r.seq, r.request_id FROM receipt AS r WHERE r.seq <= :size AND r.revision = 0 "
     f"AND {_NOT_ITSELF} AND r.attempts > 0 AND {_ENDED_COST} != r.cost_total_pico ORDER BY r.seq"
 )
 KEY_WITHOUT_REQUEST = (
@@ -107,7 +107,7 @@ KEY_WITHOUT_REQUEST = (
 # A request without a receipt is under way; one with a receipt and open money has to be an unknown,
 # or to have an attempt that is one or that is under way.
 HELD_BUT_NOT_UNKNOWN = (
-    "SELECT h.seq, h.reservation_id FROM open_hold AS h "  # noqa: S608 - own names
+    "SELECT h.seq, h.reservation_id FROM open_hold AS h "
     f"JOIN {_RESERVATIONS} AS v ON v.seq = h.seq "
     f"JOIN receipt AS r ON r.request_id = v.request_id AND {_CURRENT} "
     "WHERE h.seq <= :size AND r.status != 'unknown' AND NOT EXISTS "
@@ -117,7 +117,7 @@ HELD_BUT_NOT_UNKNOWN = (
     "ORDER BY h.seq"
 )
 NOT_HELD_BUT_UNKNOWN = (
-    "SELECT r.seq, r.request_id FROM receipt AS r WHERE r.seq <= :size AND r.status = 'unknown' "  # noqa: S608 - own names
+    "SELECT r.seq, r.request_id FROM receipt AS r WHERE r.seq <= :size AND r.status = 'unknown' "
     f"AND {_CURRENT} AND EXISTS (SELECT 1 FROM {_RESERVATIONS} WHERE request_id = r.request_id) "
     f"AND NOT EXISTS (SELECT 1 FROM {_RESERVATIONS} AS v JOIN open_hold AS h "
     "ON h.reservation_id = v.reservation_id WHERE v.request_id = r.request_id) "
@@ -186,7 +186,7 @@ def violations(connection: sqlite3.Connection, sql: str, size: int) -> list[Foun
 def orphans(table: str, fields: Sequence[str], parent: str) -> str:
     same = " AND ".join(f"{field} = c.{field}" for field in fields)
     return (
-        f"SELECT seq, {fields[0]} FROM {rows_of(table)} AS c WHERE seq <= :size AND NOT EXISTS "  # noqa: S608
+        f"SELECT seq, {fields[0]} FROM {rows_of(table)} AS c WHERE seq <= :size AND NOT EXISTS "
         f"(SELECT 1 FROM {rows_of(parent)} WHERE {same}) ORDER BY seq"
     )
 
@@ -200,15 +200,14 @@ def rows_of(table: str) -> str:
 def out_of_order(table: str, condition: str) -> str:
     label = label_of(table)
     return (
-        f"SELECT seq, {label} FROM {rows_of(table)} "  # noqa: S608 - own names
-        f"WHERE seq <= :size AND {condition} ORDER BY seq"
+        f"SELECT seq, {label} FROM {rows_of(table)} WHERE seq <= :size AND {condition} ORDER BY seq"
     )
 
 
 def too_early(table: str, time: str, parent: str, parent_time: str, fields: Sequence[str]) -> str:
     same = " AND ".join(f"p.{field} = c.{field}" for field in fields)
     return (
-        f"SELECT c.seq, c.{fields[0]} FROM {rows_of(table)} AS c "  # noqa: S608 - own names
+        f"SELECT c.seq, c.{fields[0]} FROM {rows_of(table)} AS c "
         f"JOIN {rows_of(parent)} AS p ON {same} "
         f"WHERE c.seq <= :size AND c.{time} < p.{parent_time} ORDER BY c.seq"
     )
@@ -226,14 +225,14 @@ def repeated_keys() -> Iterator[tuple[str, tuple[str, ...], str]]:
             yield (
                 record_type.TABLE,
                 fields,
-                f"SELECT max(seq), {fields[0]} FROM {record_type.TABLE} WHERE seq <= :size "  # noqa: S608
+                f"SELECT max(seq), {fields[0]} FROM {record_type.TABLE} WHERE seq <= :size "
                 f"GROUP BY {names} HAVING count(*) > 1 ORDER BY 1",
             )
     for table, field, carrier, key in _KEYS_CARRIED:
         yield (
             table,
             (field,),
-            f"SELECT max(o.seq, c.seq), o.{field} FROM {table} AS o JOIN {carrier} AS c "  # noqa: S608
+            f"SELECT max(o.seq, c.seq), o.{field} FROM {table} AS o JOIN {carrier} AS c "
             f"ON {key} WHERE max(o.seq, c.seq) <= :size ORDER BY 1",
         )
 
@@ -246,7 +245,7 @@ def rows_beyond_and_within(connection: sqlite3.Connection, size: int) -> tuple[i
 
 def _count(connection: sqlite3.Connection, record_type: type[Record], size: int) -> tuple[int, int]:
     sql = (
-        f"SELECT (SELECT count(*) FROM {record_type.TABLE} WHERE seq <= ?), "  # noqa: S608
+        f"SELECT (SELECT count(*) FROM {record_type.TABLE} WHERE seq <= ?), "
         f"(SELECT coalesce(max(seq), 0) FROM {record_type.TABLE})"
     )
     row = fetch(connection, sql, (size,))[0]

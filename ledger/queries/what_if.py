@@ -9,7 +9,7 @@ from ledger.what_if import Served
 PAGE_ROWS = 2_000
 
 _SQL = (
-    f"SELECT seq, {', '.join(Served._fields)} "  # noqa: S608 - own names
+    f"SELECT seq, {', '.join(Served._fields)} "
     "FROM receipt AS found INDEXED BY receipt_time "
     "WHERE accepted_at_us >= ? AND accepted_at_us < ? AND (accepted_at_us, seq) > (?, ?) "
     "AND status <> 'rejected' AND NOT EXISTS (SELECT 1 FROM receipt AS later "

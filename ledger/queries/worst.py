@@ -10,7 +10,7 @@ SAMPLE_LIMIT = 2_000  # receipts, the newest of the window: enough to name the w
 ARMS_LIMIT = 200_000  # receipts of a release since its step began
 
 _NEWEST = (
-    f"SELECT {', '.join(Measured._fields)} FROM receipt AS found INDEXED BY receipt_time "  # noqa: S608 - own names
+    f"SELECT {', '.join(Measured._fields)} FROM receipt AS found INDEXED BY receipt_time "
     "WHERE accepted_at_us >= ? AND accepted_at_us < ? {} AND NOT EXISTS (SELECT 1 "
     "FROM receipt AS later WHERE later.request_id = found.request_id "
     "AND later.revision > found.revision) ORDER BY accepted_at_us DESC LIMIT ?"

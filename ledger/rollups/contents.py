@@ -29,7 +29,7 @@ def totals(connection: sqlite3.Connection) -> Iterator[Row]:
     names = ("series_id", *DIMENSIONS)
     series = {
         values[0]: dict(zip(names[1:], tuple(values)[1:], strict=True))
-        for values in connection.execute(f"SELECT {', '.join(names)} FROM {LIVE.name('series')}")  # noqa: S608
+        for values in connection.execute(f"SELECT {', '.join(names)} FROM {LIVE.name('series')}")
     }
     everything = (-(2**63), 2**63 - 1)
     buckets: dict[tuple[int, int], list[Row]] = {}
@@ -64,7 +64,7 @@ def latencies(connection: sqlite3.Connection) -> Iterator[Row]:
     """Each histogram as a list of (bucket, count), by grain, bucket and dimensions."""
     names = ("grain_min", "bucket_us", *LATENCY_DIMENSIONS, *LATENCIES)
     sql = (
-        f"SELECT {', '.join(names)} "  # noqa: S608 - own names
+        f"SELECT {', '.join(names)} "
         f"FROM {LIVE.name('latency')} JOIN {LIVE.name('latency_series')} USING (series_id) "
         f"ORDER BY grain_min, bucket_us, {', '.join(LATENCY_DIMENSIONS)}"
     )
@@ -80,7 +80,7 @@ def latencies(connection: sqlite3.Connection) -> Iterator[Row]:
 def slis(connection: sqlite3.Connection) -> Iterator[Row]:
     """Each minute and closed hour of an objective with a valid request."""
     names = ("slo_key", "grain_min", "bucket_us", "good", "valid")
-    sql = f"SELECT {', '.join(names)} FROM {LIVE.name('sli')} WHERE valid ORDER BY 1, 2, 3"  # noqa: S608
+    sql = f"SELECT {', '.join(names)} FROM {LIVE.name('sli')} WHERE valid ORDER BY 1, 2, 3"
     for values in connection.execute(sql):
         yield dict(zip(names, values, strict=True))
 

@@ -173,12 +173,12 @@ def _begin_with_archived(
         return
     if not _has_columns(source, ARCHIVED):
         raise ArchivesNeeded
-    target.execute(f"DELETE FROM {tables.name('state')}")  # noqa: S608 - own names
+    target.execute(f"DELETE FROM {tables.name('state')}")
     for kind in KINDS:
-        rows = source.execute(f"SELECT * FROM {ARCHIVED.name(kind)}").fetchall()  # noqa: S608
+        rows = source.execute(f"SELECT * FROM {ARCHIVED.name(kind)}").fetchall()
         marks = ", ".join("?" * len(_columns(source, ARCHIVED, kind)))
         target.executemany(
-            f"INSERT INTO {tables.name(kind)} VALUES ({marks})",  # noqa: S608 - own names
+            f"INSERT INTO {tables.name(kind)} VALUES ({marks})",
             (tuple(row) for row in rows),
         )
 

@@ -17,7 +17,7 @@ from ledger.rollups.tables import DIMENSIONS, HOUR, LIVE
 
 Span = tuple[int, int]  # start_us, end_us, in whole quarter hours
 
-_SERIES = f"SELECT series_id, {', '.join(DIMENSIONS)} FROM {LIVE.name('series')}"  # noqa: S608
+_SERIES = f"SELECT series_id, {', '.join(DIMENSIONS)} FROM {LIVE.name('series')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ class Tables:
             f"CREATE TABLE {self.name('state')} (id INTEGER PRIMARY KEY CHECK (id = 1), "
             "position INTEGER NOT NULL, hour_until_us INTEGER NOT NULL, "
             "shift_until_us INTEGER NOT NULL, day_until_us INTEGER NOT NULL)",
-            f"INSERT INTO {self.name('state')} VALUES (1, 0, 0, 0, 0)",  # noqa: S608 - own names
+            f"INSERT INTO {self.name('state')} VALUES (1, 0, 0, 0, 0)",
         )
 
     @cached_property
@@ -140,7 +140,7 @@ class Tables:
         columns = ("bucket_us", "series_id", *MEASURES)
         adding = ", ".join(f"{measure} = {measure} + excluded.{measure}" for measure in MEASURES)
         return (
-            f"INSERT INTO {self.name('total')} ({', '.join(columns)}) "  # noqa: S608 - own names
+            f"INSERT INTO {self.name('total')} ({', '.join(columns)}) "
             f"VALUES ({', '.join('?' * len(columns))}) "
             f"ON CONFLICT (bucket_us, series_id) DO UPDATE SET {adding}"
         )
@@ -148,42 +148,36 @@ class Tables:
     @cached_property
     def range_total(self) -> str:
         return (
-            f"SELECT bucket_us, series_id, {', '.join(MEASURES)} "  # noqa: S608 - own names
+            f"SELECT bucket_us, series_id, {', '.join(MEASURES)} "
             f"FROM {self.name('total')} WHERE bucket_us >= ? AND bucket_us < ?"
         )
 
     @cached_property
     def clear_total(self) -> str:
-        return (
-            f"DELETE FROM {self.name('total')} "  # noqa: S608 - own names
-            "WHERE bucket_us >= ? AND bucket_us < ?"
-        )
+        return f"DELETE FROM {self.name('total')} WHERE bucket_us >= ? AND bucket_us < ?"
 
     @cached_property
     def find_packed(self) -> str:
-        return (
-            f"SELECT sums FROM {self.name('packed')} "  # noqa: S608 - own names
-            "WHERE grain_min = ? AND bucket_us = ?"
-        )
+        return f"SELECT sums FROM {self.name('packed')} WHERE grain_min = ? AND bucket_us = ?"
 
     @cached_property
     def range_packed(self) -> str:
         return (
-            f"SELECT bucket_us, sums FROM {self.name('packed')} "  # noqa: S608 - own names
+            f"SELECT bucket_us, sums FROM {self.name('packed')} "
             "WHERE grain_min = ? AND bucket_us >= ? AND bucket_us < ?"
         )
 
     @cached_property
     def put_packed(self) -> str:
         return (
-            f"INSERT INTO {self.name('packed')} (grain_min, bucket_us, sums) "  # noqa: S608 - own
+            f"INSERT INTO {self.name('packed')} (grain_min, bucket_us, sums) "
             "VALUES (?, ?, ?) ON CONFLICT (grain_min, bucket_us) DO UPDATE SET sums = excluded.sums"
         )
 
     @cached_property
     def find_latency(self) -> str:
         return (
-            f"SELECT {', '.join(LATENCIES)} FROM {self.name('latency')} "  # noqa: S608 - own names
+            f"SELECT {', '.join(LATENCIES)} FROM {self.name('latency')} "
             "WHERE grain_min = ? AND bucket_us = ? AND series_id = ?"
         )
 
@@ -191,7 +185,7 @@ class Tables:
     def put_latency(self) -> str:
         setting = ", ".join(f"{latency} = excluded.{latency}" for latency in LATENCIES)
         return (
-            f"INSERT INTO {self.name('latency')} "  # noqa: S608 - own names
+            f"INSERT INTO {self.name('latency')} "
             f"(grain_min, bucket_us, series_id, {', '.join(LATENCIES)}) "
             f"VALUES (?, ?, ?, ?, ?, ?, ?) "
             f"ON CONFLICT (grain_min, bucket_us, series_id) DO UPDATE SET {setting}"
@@ -200,7 +194,7 @@ class Tables:
     @cached_property
     def range_latency(self) -> str:
         return (
-            f"SELECT bucket_us, series_id, {', '.join(LATENCIES)} "  # noqa: S608 - own names
+            f"SELECT bucket_us, series_id, {', '.join(LATENCIES)} "
             f"FROM {self.name('latency')} "
             "WHERE grain_min = ? AND bucket_us >= ? AND bucket_us < ?"
         )
@@ -208,7 +202,7 @@ class Tables:
     @cached_property
     def add_sli(self) -> str:
         return (
-            f"INSERT INTO {self.name('sli')} "  # noqa: S608 - own names
+            f"INSERT INTO {self.name('sli')} "
             "(slo_key, grain_min, bucket_us, good, valid) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (slo_key, grain_min, bucket_us) "
             "DO UPDATE SET good = good + excluded.good, valid = valid + excluded.valid"
@@ -218,7 +212,7 @@ class Tables:
     def fold_sli(self) -> str:
         """Sums an objective's minutes into hours. Parameters: key, from and until in µs."""
         return (
-            f"INSERT INTO {self.name('sli')} "  # noqa: S608 - own names
+            f"INSERT INTO {self.name('sli')} "
             f"SELECT slo_key, {HOUR}, bucket_us / {grain_us(HOUR)} * {grain_us(HOUR)}, "
             f"SUM(good), SUM(valid) FROM {self.name('sli')} WHERE slo_key = ? "
             f"AND grain_min = {MINUTE} AND bucket_us >= ? AND bucket_us < ? GROUP BY 3"
@@ -227,29 +221,29 @@ class Tables:
     @cached_property
     def read_state(self) -> str:
         return (
-            "SELECT position, hour_until_us, shift_until_us, day_until_us "  # noqa: S608 - own names
+            "SELECT position, hour_until_us, shift_until_us, day_until_us "
             f"FROM {self.name('state')}"
         )
 
     @cached_property
     def write_state(self) -> str:
         return (
-            f"UPDATE {self.name('state')} SET position = ?, "  # noqa: S608 - own names
+            f"UPDATE {self.name('state')} SET position = ?, "
             "hour_until_us = ?, shift_until_us = ?, day_until_us = ?"
         )
 
     @cached_property
     def count_tag_sets(self) -> str:
         """How many different sets of tags a tenant has; parameter: tenant_id."""
-        return f"SELECT count(DISTINCT tags) FROM {self.name('series')} WHERE tenant_id = ?"  # noqa: S608 - own names
+        return f"SELECT count(DISTINCT tags) FROM {self.name('series')} WHERE tenant_id = ?"
 
     def find_series(self, kind: str, dimensions: tuple[str, ...]) -> str:
         matching = " AND ".join(f"{dimension} = ?" for dimension in dimensions)
-        return f"SELECT series_id FROM {self.name(kind)} WHERE {matching}"  # noqa: S608 - own names
+        return f"SELECT series_id FROM {self.name(kind)} WHERE {matching}"
 
     def put_series(self, kind: str, dimensions: tuple[str, ...]) -> str:
         return (
-            f"INSERT INTO {self.name(kind)} ({', '.join(dimensions)}) "  # noqa: S608 - own names
+            f"INSERT INTO {self.name(kind)} ({', '.join(dimensions)}) "
             f"VALUES ({', '.join('?' * len(dimensions))})"
         )
 
