@@ -10,6 +10,7 @@ from ledger.carrying import source
 from ledger.invariants import audit
 from ledger.money import PICO_PER_UNIT
 from ledger.queries.unknowns import at_risk
+from ledger.queries.violations import NOT_HELD_BUT_UNKNOWN
 from ledger.reading import read_head
 from ledger.records import Reservation, Settlement
 from ledger.verify import verify
@@ -99,6 +100,9 @@ class Checks:
         unknown, unknown_pico = at_risk(reader)
         (held,) = reader.execute("SELECT count(*) FROM open_hold").fetchone()
         assert (held, open_money_pico(reader)) == (unknown, unknown_pico), "a hold that leaked"
+        (head,) = reader.execute("SELECT size FROM chain_head").fetchone()
+        loose = reader.execute(NOT_HELD_BUT_UNKNOWN, {"size": head}).fetchall()
+        assert loose == [], f"unknown and nothing held: {[tuple(row) for row in loose][:3]}"
 
     def _chain(self, reader: sqlite3.Connection) -> None:
         faults, head = self._faults, read_head(reader)
