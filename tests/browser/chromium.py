@@ -17,22 +17,26 @@ ARGUMENTS = (
 )
 
 
+MISSING = "there is no chromium; on Debian: apt-get install chromium-headless-shell"
+
+
 def executable() -> str | None:
-    return shutil.which("chromium")
+    """The headless shell, which is the same engine at a third of the processor's time, or else the
+    whole browser."""
+    return shutil.which("chromium-headless-shell") or shutil.which("chromium")
 
 
 def launch(playwright: Playwright) -> Browser:
     """The browser; RuntimeError, saying what to install, where there is none."""
     path = executable()
     if path is None:
-        raise RuntimeError("chromium is not installed; on Debian: apt-get install chromium")
+        raise RuntimeError(MISSING)
     return playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
 
 
 def require() -> None:
     """Skip the test where chromium is missing, but fail it where CI=true."""
     if executable() is None:
-        reason = "chromium is not installed; on Debian: apt-get install chromium"
         if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+            pytest.fail(MISSING)
+        pytest.skip(MISSING)
