@@ -315,9 +315,9 @@ async def rigged(
             ledger=ledger, keys={}, disk=Disk(ledger) if disk else None,
             listening=listening, session=session, cache_kib=cache_kib,
         )  # fmt: skip
-        rig.start_upstream()
-        rig.keys = _write(ledger, fleet(f"http://127.0.0.1:{rig.upstream_port}/v1"))
         try:
+            rig.start_upstream()
+            rig.keys = _write(ledger, fleet(f"http://127.0.0.1:{rig.upstream_port}/v1"))
             rig.open_spring()
             rig.start()
             await rig.back()
