@@ -12,7 +12,7 @@ RUN := $(BIN)/python manage.py
 .PHONY: help install install-dev demo serve test lint types contracts migrations unit chromium \
 	bench bench-short bench-growth bench-gateway bench-phases bench-ledger bench-simulator bench-slo \
 	bench-pages seed-large test-clients diagnosis-long crash-long faults-long simulator-long soak \
-	screenshots lock clean
+	audit screenshots lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -93,9 +93,13 @@ test-clients: .venv/dev  ## clients of others, and schemathesis, against a runni
 crash-long: .venv/dev  ## ten thousand seeded crashes of the ledger; prints the seed
 	$(BIN)/python -m tests.crashes --steps 10000
 faults-long: .venv/dev  ## 500 seeded faults under load, and what must hold after each; prints the seed
-	$(BIN)/python -m tests.faults --injections 500
+	WEIGHBRIDGE_VAR=$$(mktemp -d) $(BIN)/python -m tests.faults --injections 500
 soak: .venv/dev  ## an hour of virtual traffic with faults, then ten real minutes: memory, files, books
-	$(BIN)/python -m tests.soak
+	WEIGHBRIDGE_VAR=$$(mktemp -d) $(BIN)/python -m tests.soak
+audit:  ## known vulnerabilities of the pinned packages; needs a registry that serves them
+	test -x .venv-audit/bin/python || $(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --quiet pip-audit
+	.venv-audit/bin/pip-audit --disable-pip --require-hashes -r requirements.lock
 simulator-long: .venv/dev  ## the engine against the oracle on 20,000 workloads
 	HYPOTHESIS_PROFILE=long $(BIN)/pytest tests/simulator
 
@@ -110,4 +114,4 @@ LOCK := -q --upgrade --generate-hashes --no-emit-index-url --no-emit-trusted-hos
 	--no-emit-find-links --no-header --strip-extras --allow-unsafe --no-annotate
 
 clean:  ## remove the virtual environment and everything under var/
-	rm -rf .venv .venv-clients .venv-peers var
+	rm -rf .venv .venv-clients .venv-peers .venv-audit var

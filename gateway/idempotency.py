@@ -22,6 +22,8 @@ RETAINED_US = 600_000_000
 RETAINED_CHARS = 16_777_216
 RETAINED_CLAIMS = 65_536
 KEY_LIMIT_CHARS = 255
+LOOK_US = 1_000_000
+LOOK_SHARE = 16  # of the kept claims, and one more is claimed: then all are looked at again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,7 @@ class Claims:
         self._secret = secret.encode()
         self._reader = reader
         self._claimed: OrderedDict[tuple[str, bytes], Claimed] = OrderedDict()
+        self._looked_at_us, self._claimed_since = 0, 0
 
     def claim(self, tenant_id: str, key: str, body: bytes) -> Claimed | Conflict | Past:
         """Return the claim, new or joined; or why the key can't be claimed.
@@ -102,16 +105,25 @@ class Claims:
         return hmac.digest(self._secret, purpose.encode() + b"\x00" + value, "sha256")
 
     def _forget_old(self) -> None:
-        """Drop what is over: all that is too old, then the oldest until the rest fits."""
-        oldest_us = self._clock.now_us() - RETAINED_US
-        over = [(k, c) for k, c in self._claimed.items() if c.output()[0]]
-        kept_chars = sum(claimed.output()[1] for _, claimed in over)
-        for key, claimed in over:
+        """Drop what is over: all that is too old, then the oldest until the rest fits.
+
+        All are looked at once a sixteenth more are claimed, or a second later: a claim costs a few
+        looks however many are kept, and between two looks memory holds no more than that share.
+        """
+        now_us = self._clock.now_us()
+        self._claimed_since += 1
+        due = self._claimed_since * LOOK_SHARE >= len(self._claimed)
+        if not due and now_us - self._looked_at_us < LOOK_US:
+            return
+        self._looked_at_us, self._claimed_since = now_us, 0
+        over = [(k, c, c.output()[1]) for k, c in self._claimed.items() if c.output()[0]]
+        kept_chars = sum(chars for _, _, chars in over)
+        for key, claimed, chars in over:
             if (
-                claimed.claimed_at_us > oldest_us
+                claimed.claimed_at_us > now_us - RETAINED_US
                 and kept_chars <= RETAINED_CHARS
                 and len(self._claimed) <= RETAINED_CLAIMS
             ):
                 break
-            kept_chars -= claimed.output()[1]
+            kept_chars -= chars
             del self._claimed[key]

@@ -98,6 +98,24 @@ def test_an_output_is_dropped_when_it_is_old_or_memory_is_full(
     in_loop(work())
 
 
+def test_a_claim_costs_a_few_looks_however_many_are_kept(ledger_path):
+    looks = 0
+
+    def output():
+        nonlocal looks
+        looks += 1
+        return True, 1
+
+    async def work():
+        claims = claims_over(ledger_path)
+        for number in range(2_000):
+            made = claims.claim("tenant-a", f"key-{number}", b"body")
+            claims.settle("tenant-a", made, "the run", output, keep=True)
+
+    in_loop(work())
+    assert looks < 2_000 * 2 * 2 * 16  # a look reads twice; a quadratic one would be 4,000,000
+
+
 def count(fleet, record_type):
     return len(fleet.reader().execute(select(record_type)).fetchall())
 
