@@ -86,12 +86,23 @@ class OpenUnknown:
 
     @property
     def answering(self) -> bool:
-        """Whether the request's own end hangs on it: else it is a retry or a hedge beside it."""
-        if self.receipt.record.status != "unknown":
+        """Whether the request's own end hangs on it: else it is a retry or a hedge beside it.
+
+        Of the attempts on the receipt's route whose end was unknown, it is the one that ended when
+        the request did: a retry or a hedge after it may have ended otherwise, and first.
+        """
+        receipt = self.receipt.record
+        if receipt.status != "unknown":
             return False
-        route_id = self.receipt.record.route_id
-        on_route = [a.record for a in self.found.attempts if a.record.route_id == route_id]
-        return bool(on_route) and on_route[-1].attempt_id == self.attempt_id
+        lost: list[str] = []
+        then: list[str] = []
+        for attempt in (each.record for each in self.found.attempts):
+            ends = ends_of(self.found, attempt.attempt_id)
+            if attempt.route_id == receipt.route_id and (not ends or ends[0].outcome == "unknown"):
+                lost.append(attempt.attempt_id)
+                if not ends or ends[0].at_us == receipt.ended_at_us:
+                    then.append(attempt.attempt_id)
+        return self.attempt_id in (then or lost)[-1:]
 
 
 def open_unknowns(
@@ -130,11 +141,16 @@ def open_unknown(connection: sqlite3.Connection, attempt_id: str) -> OpenUnknown
     return OpenUnknown(reservation=reservation, attempt=attempt, receipt=found.current, found=found)
 
 
-def last_end(found: Dossier, attempt_id: str) -> AttemptEvent | None:
-    """The event that says how an attempt ended, as far as is known: of several the last."""
-    events = [
+def ends_of(found: Dossier, attempt_id: str) -> list[AttemptEvent]:
+    """The events that say how an attempt ended: what was known at once, then what was found out."""
+    return [
         event.record
         for event in found.attempt_events
         if event.record.attempt_id == attempt_id and event.record.event == "ended"
     ]
-    return events[-1] if events else None
+
+
+def last_end(found: Dossier, attempt_id: str) -> AttemptEvent | None:
+    """The event that says how an attempt ended, as far as is known: of several the last."""
+    ends = ends_of(found, attempt_id)
+    return ends[-1] if ends else None
