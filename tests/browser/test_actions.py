@@ -48,7 +48,7 @@ def test_a_tenant_is_made_its_quota_changed_a_key_made_and_revoked(admin_page: P
     quota = page.locator("form", has=page.get_by_label("Requests a minute"))
     quota.get_by_label("Reason").fill("they asked")
     quota.get_by_role("button", name="Set the quota").click()
-    expect(page.get_by_role("region", name="Table of revisions")).to_contain_text("minute 77")
+    expect(page.get_by_role("region", name="Table of revisions")).to_contain_text("minute: 77")
     act(page, "New key", "for their staging", button="Make the key")
     shown = page.locator("code.secret").inner_text()
     page.get_by_role("link", name="Back").click()

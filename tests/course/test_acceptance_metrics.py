@@ -3,7 +3,7 @@
 import pytest
 
 from ledger.queries.slis import indicators
-from ledger.slo import SloDefinition, judge
+from ledger.slo import Indicator, SloDefinition, judge
 from tests.ledger.receipts import T0_US, receipt
 from tests.ledger.seeded import fill
 
@@ -13,7 +13,7 @@ UNIT_PICO = 1_000_000_000_000
 
 def test_acceptance_two_each_duration_has_an_indicator_of_its_own():
     """A request that is late in one of them alone is bad in that one alone."""
-    late = {
+    late: dict[Indicator, dict[str, int]] = {
         "ttft": {"first_token_us": 5_000_000},
         "itl": {"itl_mean_us": 5_000_000},
         "e2e": {"e2e_us": 5_000_000},

@@ -46,7 +46,7 @@ def main() -> None:
     for line in sys.stdin:
         command, _, number = line.strip().partition(" ")
         if command == "start":
-            answer = os.fork() or serve(int(sys.argv[1]))
+            answer: int | None = os.fork() or serve(int(sys.argv[1]))
         else:
             found, status = os.waitpid(int(number), os.WNOHANG if command == "poll" else 0)
             answer = os.waitstatus_to_exitcode(status) if found else None

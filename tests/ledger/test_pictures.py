@@ -58,6 +58,7 @@ def test_a_picture_counts_what_its_receipts_say(connection):
         assert (count, wait_us) == (len(mine), rank((one.queue_us for one in mine), 95) or 0)
     assert math.isclose(sum(found.identities.values()), 1.0)
     tokens = sum(one.output_tokens for one in accepted)
+    assert found.tokens_per_second is not None
     assert math.isclose(found.tokens_per_second, Fraction(tokens, HOUR_US // 1_000_000))
 
 
@@ -71,6 +72,7 @@ def test_of_more_requests_than_are_read_the_picture_is_of_the_newest_and_their_t
     found = picture(connection, T0_US, END_US)
     assert (found.requests, found.start_us) == (100, newest[-1].accepted_at_us)
     seconds = (END_US - found.start_us) / 1e6
+    assert found.tokens_per_second is not None
     assert math.isclose(found.tokens_per_second, sum(o.output_tokens for o in newest) / seconds)
 
 

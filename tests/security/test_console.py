@@ -10,6 +10,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.urls import get_resolver
 
+from gateway.auth_roles import Role
 from gateway.management.commands.create_operator import make_operator
 
 PASSWORD = "a long pass phrase"
@@ -26,7 +27,7 @@ def _console(settings, ledger_path: Path, db: None) -> None:
     cache.clear()
 
 
-def operator(name: str = "ada", role: str = "admin") -> User:
+def operator(name: str = "ada", role: Role = "admin") -> User:
     make_operator(name, role)
     user = User.objects.get(username=name)
     user.set_password(PASSWORD)
@@ -125,8 +126,11 @@ def test_a_login_costs_the_same_for_a_name_that_isnt_there(monkeypatch: pytest.M
     """Structural: the password is hashed either way, so that time tells no names."""
     hashed = []
     real = User.set_password
-    monkeypatch.setattr(
-        User, "set_password", lambda user, raw: (hashed.append(raw), real(user, raw))
-    )
+
+    def hashing(user: User, raw: str) -> None:
+        hashed.append(raw)
+        real(user, raw)
+
+    monkeypatch.setattr(User, "set_password", hashing)
     Client().post("/login", {"username": "nobody", "password": "guess"})
     assert hashed == ["guess"]

@@ -90,7 +90,7 @@ def asking(server: Server, method: str, url: str, body: bytes) -> tuple[int, byt
 @pytest.mark.parametrize(("method", "path"), sorted(OF_ONE))
 def test_anothers_request_is_told_like_one_that_never_was(server: Server, asked, method, path):
     def told(request_id: str) -> tuple[int, bytes]:
-        said = {"quality_passed": True}
+        said: dict[str, object] = {"quality_passed": True}
         if "{id}" not in path:
             said = {"outcomes": [{**said, "request_id": request_id}]}
         url = path.replace("{id}", request_id)

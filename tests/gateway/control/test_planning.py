@@ -145,7 +145,7 @@ def slots(fleet, tenant_id):
 
 def test_a_proposal_to_cut_a_route_is_refused_once_it_is_the_last_one(fleet):
     """SLO-4: between the proposal and the word a person disabled the other routes."""
-    failed = {"status": "failed", "terminal_error_code": "PROVIDER_FAILED"}
+    failed: dict[str, Any] = {"status": "failed", "terminal_error_code": "PROVIDER_FAILED"}
     pour(fleet, experiment_one(NOW_US - STEP_US, slow=0, **failed))
     evaluate(fleet, closed(NOW_US))
     (proposed,) = [one for one in actions(fleet) if one.action == "slo.cut_route"]
@@ -153,10 +153,10 @@ def test_a_proposal_to_cut_a_route_is_refused_once_it_is_the_last_one(fleet):
     at_us = closed(NOW_US) + 1
     others = set(policy_in_force(fleet).models[0].primary_routes) - {"fast-v2"}
     for route_id in sorted(others):
-        asked = DrainRoute(route_id=route_id, reason="maintenance")
-        assert isinstance(perform(fleet, asked, at_us), Done)
-    asked = ApproveAction(episode=str(proposed.episode), reason="cut it")
-    refused = perform(fleet, asked, at_us + 1)
+        drained = DrainRoute(route_id=route_id, reason="maintenance")
+        assert isinstance(perform(fleet, drained, at_us), Done)
+    approved = ApproveAction(episode=str(proposed.episode), reason="cut it")
+    refused = perform(fleet, approved, at_us + 1)
     assert isinstance(refused, Refused)
     assert refused.code == "NO_TARGET"
     assert "fast-v2" in {one.route_id for one in policy_in_force(fleet).routes if one.enabled}

@@ -35,7 +35,8 @@ def test_without_an_objective_the_policys_order_decides():
         ({"tpot_objective_us": 9_999}, "steady", objectives.MISSED),
         ({"tpot_objective_us": 30_000, "ttft_objective_us": 300_000}, "quick", objectives.MET),
         ({"tpot_objective_us": 20_000, "ttft_objective_us": 300_000}, "steady", objectives.MISSED),
-        ({"tpot_objective_us": 1, "max_output_tokens": 1}, "quick", objectives.MET),  # no token after
+        # There is no token after the first.
+        ({"tpot_objective_us": 1, "max_output_tokens": 1}, "quick", objectives.MET),
     ],
 )
 def test_routes_that_are_predicted_to_meet_it_come_first(asked, winner, reason):
