@@ -33,6 +33,7 @@ from gateway.demo.fleet import TENANTS, fleet_records
 from gateway.desk import Desk
 from gateway.management.commands.scenario import migrated
 from gateway.quota import Quota
+from gateway.runtime import SWITCH_SECONDS
 from ledger.reading import connect_read_only, reader
 from ledger.records import ControlAction, Receipt
 from ledger.rollups.projection import Rollups
@@ -166,6 +167,7 @@ def main() -> None:
     parser.add_argument("--receipts", type=int, default=1_000_000)
     parser.add_argument("--requests", type=int, default=10_000, help=f"in each of {TURNS} turns")
     options = parser.parse_args()
+    sys.setswitchinterval(SWITCH_SECONDS)  # as in the server
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.sqlite3"
         fill(path, options.receipts)

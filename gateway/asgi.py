@@ -5,6 +5,7 @@ Django's handler has no lifespan, so the data plane's start and stop are here.
 
 import gc
 import os
+import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from gateway.api.application import api_application, handles
 from gateway.api.ports import Ports
 from gateway.clock import SystemClock
 from gateway.pages.body_limit import within_limit
-from gateway.runtime import Runtime
+from gateway.runtime import SWITCH_SECONDS, Runtime
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -55,6 +56,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     # served; frozen, only what requests leave behind is looked at.
     gc.collect()
     gc.freeze()
+    sys.setswitchinterval(SWITCH_SECONDS)
     await send({"type": "lifespan.startup.complete"})
     await receive()
     await runtime.stop()
