@@ -236,7 +236,7 @@ class Runtime:
         """
         try:
             await self._followed({type(record) for record in records}, records)
-        except Exception as fault:
+        except Exception as fault:  # ours: what is durable is done, and must not be told as undone
             log.exception("the server can't follow an operation that is durable")
             self._problems["operations"] = (
                 f"an operation is durable and not in force ({type(fault).__name__}); restart"

@@ -121,7 +121,7 @@ def report_json(found: Report) -> dict[str, Any]:
     }
 
 
-def _movement(one: Movement) -> dict[str, Any]:
+def _movement(one: Movement | Found) -> dict[str, Any]:
     return {
         "class": one.class_name,
         "detail": one.detail,
@@ -136,15 +136,8 @@ def _movement(one: Movement) -> dict[str, Any]:
 
 def _discrepancy(one: Found) -> dict[str, Any]:
     return {
-        "class": one.class_name,
-        "detail": one.detail,
-        "late": one.late,
+        **_movement(one),
         "material": one.material,
-        "attempts": one.attempts,
-        "lines": one.lines,
-        **_money("ours", one.ours_pico),
-        **_money("theirs", one.theirs_pico),
-        **_money("difference", one.difference_pico),
         "request_ids": list(one.request_ids),
         "line_ids": list(one.line_ids),
     }
