@@ -29,9 +29,9 @@ KV_SHORT = 0.35  # free, of the whole: admission keeps room for what runs to gro
 class Picture:
     """What one window's receipts and snapshots say. None: nothing was measured."""
 
-    start_us: int
+    start_us: int  # of the first request that was read, where not all of the window's were
     end_us: int
-    requests: int  # accepted
+    requests: int  # accepted, that were read
     ttft_p99_us: int | None = None
     queue_p99_us: int | None = None
     prefill_p95_us: int | None = None

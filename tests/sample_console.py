@@ -148,6 +148,8 @@ def sample_records(number: int, at_us: int, dice: random.Random) -> list[r.Recor
             "itl_p95_us": 14_900,
             "itl_max_us": 41_000,
             "e2e_us": first_us + decode_us,
+            "ttft_objective_us": 500_000 if shared["priority"] == "interactive" else None,
+            "tpot_objective_us": 15_000 if shared["priority"] == "interactive" else None,
             "ended_at_us": at_us + first_us + decode_us,
             "cost_input_pico": cost.input_pico,
             "cost_output_pico": cost.output_pico,

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from gateway.policy.objectives import met
 from gateway.submission import Filed
 from ledger.money import units_text
 from ledger.records import ModelIdentity, Receipt
@@ -124,9 +125,7 @@ def _objectives(receipt: Receipt) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for name, objective_us, measured_us in asked:
         found[f"{name}_ms"] = milliseconds(objective_us)
-        found[f"{name}_met"] = (
-            None if objective_us is None or measured_us is None else measured_us <= objective_us
-        )
+        found[f"{name}_met"] = met(objective_us, measured_us)
     return found
 
 

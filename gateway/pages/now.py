@@ -21,6 +21,7 @@ from gateway.pages.now_view import (
     diagnosed,
     objective,
     ranked,
+    read_of,
     undiagnosed,
 )
 from gateway.pages.periods import asked, refused, without
@@ -62,6 +63,8 @@ def shown(connection: sqlite3.Connection, moment: Moment) -> dict[str, object]:
     now_us, seen = clock.now_us(), live.look(settings.WEIGHBRIDGE_DB)
     objectives = _objectives(connection, moment, now_us)
     before, window, findings = diagnosis(connection, moment.start_us, moment.end_us)
+    earlier = read_of(before, 2 * moment.start_us - moment.end_us)
+    read = read_of(window, moment.start_us)
     found = [
         diagnosed(one, proving(connection, one, moment.start_us, moment.end_us), moment)
         for one in findings
@@ -74,8 +77,8 @@ def shown(connection: sqlite3.Connection, moment: Moment) -> dict[str, object]:
         "objectives": objectives,
         "burning": [one for one in objectives if one.wrong],
         "diagnosed": found,
-        "undiagnosed": "" if found else undiagnosed(before, window),
-        "requests": window.requests,
+        "undiagnosed": "" if found else undiagnosed(earlier, read),
+        "read": read,
         "actions": actions,
         "waiting": [one for one in actions if one.proposed],
         "overridden": [one for one in objectives if one.override],

@@ -127,13 +127,33 @@ def _measured(column: str, value: int | None) -> str:
     return f"{units(value)} units" if column.endswith("_pico") else duration(value)
 
 
-def undiagnosed(before: Picture, now: Picture) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """How many accepted requests a window's picture stands on, and whether those are all."""
+
+    requests: int
+    newest_from_us: int | None  # the first that was read, where the window has more; else None
+
+    @property
+    def words(self) -> str:
+        """ "1,234 requests"; "the newest 10,000 requests" where there are more."""
+        newest = "" if self.newest_from_us is None else "the newest "
+        return f"{newest}{thousands(self.requests)} request{'' if self.requests == 1 else 's'}"
+
+
+def read_of(picture: Picture, start_us: int) -> Read:
+    """Of the picture of a window that begins at start_us."""
+    whole = picture.start_us <= start_us
+    return Read(requests=picture.requests, newest_from_us=None if whole else picture.start_us)
+
+
+def undiagnosed(before: Read, now: Read) -> str:
     """Why nothing is diagnosed: that nothing is wrong, or that there is too little to say so."""
     fewest = min(before.requests, now.requests)
     if fewest >= LEAST_REQUESTS:
         return (
-            f"None of the eight symptoms shows in {thousands(now.requests)} requests, beside "
-            f"{thousands(before.requests)} of the window before."
+            f"None of the eight symptoms shows in {now.words}, beside {before.words} of the window "
+            "before."
         )
     return (
         f"Too few requests to diagnose: {thousands(now.requests)} in this window and "

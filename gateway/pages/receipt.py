@@ -17,6 +17,7 @@ from gateway.pages.receipt_view import (
     phases,
     weighings,
     winner,
+    wishes,
 )
 from gateway.pages.shell import ledger
 from gateway.policy.values import Decision
@@ -61,6 +62,7 @@ def _context(found: Dossier) -> dict[str, Any]:
         "words": in_words(decision) if decision else (),
         "limits": limit_lines(decision.limits) if decision else (),
         "weighings": weighings(receipt, decision),
+        "wishes": wishes(receipt),
         "phases": time_parts,
         "waterfall": waterfall(time_parts, receipt.deadline_us),
         "cost_lines": cost_lines(receipt, found.rates),

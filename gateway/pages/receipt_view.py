@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gateway.pages.charts import Phase
 from gateway.pages.formatting import duration, milliseconds, thousands, units
+from gateway.policy.objectives import MET, MISSED, met
 from gateway.policy.reasons import REASONS
 from gateway.policy.values import Candidate, Decision, Limit
 from ledger.rate_lookup import rate_of
@@ -106,6 +107,46 @@ def phases(receipt: Receipt) -> tuple[Phase, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """One of the caller's own objectives (x-slo-ttft-ms, x-slo-tpot-ms) and what became of it."""
+
+    label: str
+    header: str
+    asked_us: int
+    measured_us: int | None
+    met: bool | None  # None: nothing was measured, so it isn't known
+
+
+def wishes(receipt: Receipt) -> tuple[Wish, ...]:
+    """The caller's own objectives; empty where it had none."""
+    lines = (
+        (
+            "Time to first token",
+            "x-slo-ttft-ms",
+            receipt.ttft_objective_us,
+            receipt.first_token_us,
+        ),
+        (
+            "Time per token after it, on average",
+            "x-slo-tpot-ms",
+            receipt.tpot_objective_us,
+            receipt.itl_mean_us,
+        ),
+    )
+    return tuple(
+        Wish(
+            label=label,
+            header=header,
+            asked_us=asked_us,
+            measured_us=measured_us,
+            met=met(asked_us, measured_us),
+        )
+        for label, header, asked_us, measured_us in lines
+        if asked_us is not None
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostLine:
     """One line of the bill. `price_micro_per_mtok` is None where no single price made it."""
 
@@ -173,6 +214,10 @@ def in_words(decision: Decision) -> tuple[str, ...]:
         if order
         else f"{passed} of {seen} candidate{'' if seen == 1 else 's'} passed every filter.",
     ]
+    if MET in decision.reasons:
+        said.append("It was predicted to keep the caller's own objectives, so it came first.")
+    elif MISSED in decision.reasons:
+        said.append("None was predicted to keep the caller's own objectives; that refuses nothing.")
     if decision.degraded_from is not None:
         said.append(
             f"It was reached along a fallback edge from {decision.degraded_from}, "

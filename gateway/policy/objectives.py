@@ -33,3 +33,10 @@ def meets(request: InferenceRequest, weighing: Weighing) -> bool:
         return False
     steps = request.budget.max_output_tokens - 1
     return tpot_us is None or weighing.e2e_us - weighing.ttft_us <= tpot_us * steps
+
+
+def met(objective_us: int | None, measured_us: int | None) -> bool | None:
+    """Return whether what was measured kept an objective; None without one, or unmeasured."""
+    if objective_us is None or measured_us is None:
+        return None
+    return measured_us <= objective_us

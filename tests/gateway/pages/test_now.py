@@ -8,6 +8,8 @@ from django.test import Client
 
 from gateway.demo.scenario_run import START_US, run
 from gateway.demo.scenarios import SCENARIOS, WINDOW_US
+from gateway.pages.now_view import Read, read_of, undiagnosed
+from ledger.diagnosis import Picture
 from ledger.queries.dossier import dossier
 from ledger.queries.objectives import open_episodes, override_of
 from ledger.reading import connect_read_only, reader
@@ -178,3 +180,24 @@ def proves(row: str, receipt, drill: str) -> bool:
 
 def text_of_html(html: str) -> str:
     return re.sub(r"<[^>]+>", "", html)
+
+
+def test_of_more_requests_than_are_read_now_says_how_many_and_from_when(
+    shedding, viewer: Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("ledger.queries.diagnosis.RECEIPTS_LIMIT", 200)
+    said = text_of(viewer.get(f"/now?within=1h&at={AT}"))
+    assert re.search(
+        r"at least 200 accepted requests in 1 h; the diagnosis reads the newest 200, "
+        r"from [0-9:.]{12} on",
+        said,
+    )
+
+
+def test_what_stands_on_a_part_of_a_window_says_so():
+    some, all_of_it = Read(requests=10_000, newest_from_us=5), Read(requests=1, newest_from_us=None)
+    assert (some.words, all_of_it.words) == ("the newest 10,000 requests", "1 request")
+    assert "in the newest 10,000 requests, beside the newest 10,000" in undiagnosed(some, some)
+    picture = Picture(start_us=7, end_us=9, requests=3)
+    assert read_of(picture, 7) == Read(requests=3, newest_from_us=None)
+    assert read_of(picture, 6) == Read(requests=3, newest_from_us=7)

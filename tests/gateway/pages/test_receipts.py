@@ -272,3 +272,25 @@ def test_a_receipt_says_whether_the_answer_keeps_its_schema(
     assert chip in said
     listed = text_of(viewer.get("/receipts"))
     assert ("schema broken" in listed) == (valid == 0)
+
+
+@pytest.mark.parametrize(
+    ("wished", "said"),
+    [
+        ({"ttft_objective_us": 500_000}, "x-slo-ttft-ms 500.0 440.0 kept"),
+        ({"tpot_objective_us": 9_000}, "x-slo-tpot-ms 9.0 25.0 missed"),
+        ({"tpot_objective_us": 9_000, "itl_mean_us": None}, "x-slo-tpot-ms 9.0 – not known"),
+    ],
+)
+def test_a_receipt_says_whether_its_callers_own_objectives_were_kept(
+    store: Store, viewer: Client, wished: dict[str, int | None], said: str
+):
+    """RTE-1: as the API's `objectives`; without one the page has no word of them."""
+    store.append(
+        [factories.receipt(1, first_token_us=440_000, **{"itl_mean_us": 25_000} | wished)]
+    ).result()
+    assert said in text_of(viewer.get(f"/receipts/{factories.request_id(1)}"))
+
+
+def test_a_receipt_without_objectives_of_its_caller_has_no_word_of_them(filled, viewer):
+    assert "own objectives" not in text_of(viewer.get(f"/receipts/{factories.request_id(1)}"))
