@@ -3,8 +3,8 @@ data plane: `python -m benchmarks.slo`.
 
 Times the pass that evaluates every objective at one closed window, and the one that makes up for
 the whole hour. Then decides and commits requests at a steady rate, with and without passes running
-beside it, in a thread as in the server and five times as often as there, and compares the p99.
-Exits 1 over either limit.
+beside it, in a process of their own as in the server and five times as often as there, and compares
+the p99. Exits 1 over either limit.
 """
 
 import argparse
@@ -14,7 +14,6 @@ import random
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,13 +27,17 @@ import msgspec
 
 from gateway import configuration as configured
 from gateway.book import Book
+from gateway.control.evaluator import EVALUATOR
 from gateway.control.planning import plan_pass
 from gateway.demo.fleet import TENANTS, fleet_records
 from gateway.desk import Desk
 from gateway.management.commands.scenario import migrated
+from gateway.operations.base import Refused
+from gateway.operations.control import EvaluateSlos
+from gateway.operations.planner import Planner
 from gateway.quota import Quota
 from gateway.runtime import SWITCH_SECONDS
-from ledger.reading import connect_read_only, reader
+from ledger.reading import connect_read_only
 from ledger.records import ControlAction, Receipt
 from ledger.rollups.projection import Rollups
 from ledger.slo_control import STEP_US
@@ -108,6 +111,22 @@ def passes(path: Path) -> float:
     return one_s
 
 
+async def turn_of(
+    desk: Desk, store: Store, count: int, first: int, planner: Planner | None
+) -> list[float]:
+    """What `decided` returns, with passes beside it where there is a planner."""
+    passes = asyncio.create_task(_pass_again(planner)) if planner is not None else None
+    try:
+        return await decided(desk, store, count, first)
+    finally:
+        if passes is not None and planner is not None:
+            if passes.done():
+                passes.result()  # it ends by a fault alone
+            passes.cancel()
+            await asyncio.gather(passes, return_exceptions=True)
+            await planner.close()
+
+
 async def decided(desk: Desk, store: Store, count: int, first: int) -> list[float]:
     """Milliseconds of each request from its arrival to its durable decision, every 5 ms one."""
     took = []
@@ -137,29 +156,23 @@ def beside(path: Path, count: int) -> tuple[float, float]:
     found: dict[bool, list[float]] = {False: [], True: []}
     with Store.open(path, projections=(Rollups(),)) as store:
         for turn in range(TURNS):
-            running = threading.Event()
             busy = bool(turn % 2)
-            if busy:
-                running.set()
-            thread = threading.Thread(target=_pass_again, args=(path, running))
-            thread.start()
-            first = turn * count
-            found[busy] += asyncio.run(decided(desk, store, count, first))
-            running.clear()
-            thread.join()
+            planner = Planner(path) if busy else None
+            took = turn_of(desk, store, count, turn * count, planner)
+            found[busy] += asyncio.run(took)
     connection.close()
     alone, beside = (statistics.quantiles(found[busy], n=100)[98] for busy in (False, True))
     return alone, beside
 
 
-def _pass_again(path: Path, running: threading.Event) -> None:
-    """Passes as often as the server's evaluator, each of them with every objective due."""
-    next_at = time.perf_counter()
-    while running.is_set():
-        if time.perf_counter() >= next_at:
-            plan_pass(reader(path), END_US + CLOSES_US)
-            next_at += PASS_SECONDS
-        time.sleep(0.05)
+async def _pass_again(planner: Planner) -> None:
+    """Passes five times as often as the server's evaluator, each with every objective due."""
+    while True:
+        next_at = time.perf_counter() + PASS_SECONDS
+        found = await planner.prepare(EvaluateSlos(), EVALUATOR, END_US + CLOSES_US)
+        if isinstance(found, Refused):
+            raise SystemExit(f"the pass was refused: {found.message}")
+        await asyncio.sleep(next_at - time.perf_counter())
 
 
 def main() -> None:

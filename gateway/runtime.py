@@ -29,6 +29,7 @@ from gateway.learning import Learner
 from gateway.operations import anywhere
 from gateway.operations.executor import Executor
 from gateway.operations.local_socket import LocalSocket
+from gateway.operations.planner import Planner
 from gateway.policy.breaking import Breaker
 from gateway.policy.values import TenantState
 from gateway.providers.base import Provider
@@ -175,6 +176,7 @@ class Runtime:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.operations.close()
         for provider in self.providers.values():
             await provider.close()
         self.store.close()
@@ -274,8 +276,9 @@ class Runtime:
 
     async def _open_operations(self) -> None:
         self.operations = Executor(
-            store=self.store, reader=self.reader, clock=self.clock, apply=self.apply
-        )
+            store=self.store, reader=self.reader, clock=self.clock, apply=self.apply,
+            planner=Planner(self._ledger),
+        )  # fmt: skip
         self._socket = await LocalSocket.open(self._ledger, self.operations)
         anywhere.serve(self._ledger, self.operations)
         live.show(self._ledger, self.state_now)

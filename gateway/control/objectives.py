@@ -76,12 +76,7 @@ class Around:
 def due(connection: sqlite3.Connection, around: Around) -> Iterator[Evaluated]:
     """Every window of every objective in force that is closed and not evaluated, in order."""
     open_now = [one.record for one in stored.open_episodes(connection)]
-    first_us = stored.first_acceptance_us(connection)
-    if first_us is None:
-        return  # nobody has ever asked for anything: there is no window yet
-    for definition in stored.objectives(connection):
-        last = stored.last_evaluation(connection, definition.slo_id)
-        end_us = (last.end_us if last else _before_first(around.closed_us, first_us)) + STEP_US
+    for definition, last, end_us in _next_ends(connection, around.closed_us):
         prefix = f"{definition.slo_id}/"
         mine = [one for one in open_now if (one.episode or "").startswith(prefix)]
         memory = Memory(
@@ -97,6 +92,24 @@ def due(connection: sqlite3.Connection, around: Around) -> Iterator[Evaluated]:
             found, memory = _window(connection, definition, end_us, memory, target, around)
             yield found
             end_us += STEP_US
+
+
+def any_due(connection: sqlite3.Connection, closed_us: int) -> bool:
+    """Whether a window of an objective in force is closed and not evaluated."""
+    return any(end_us <= closed_us for _, _, end_us in _next_ends(connection, closed_us))
+
+
+def _next_ends(
+    connection: sqlite3.Connection, closed_us: int
+) -> Iterator[tuple[SloDefinition, SloEvaluation | None, int]]:
+    """Each objective in force, its newest evaluation, and where its next window ends."""
+    first_us = stored.first_acceptance_us(connection)
+    if first_us is None:
+        return  # nobody has ever asked for anything: there is no window yet
+    for definition in stored.objectives(connection):
+        last = stored.last_evaluation(connection, definition.slo_id)
+        before_us = last.end_us if last else _before_first(closed_us, first_us)
+        yield definition, last, before_us + STEP_US
 
 
 def evaluated_until_us(connection: sqlite3.Connection) -> int:

@@ -91,6 +91,14 @@ def plan_pass(connection: sqlite3.Connection, now_us: int, *, mode: Mode = "auto
     )
 
 
+def anything_due(connection: sqlite3.Connection, now_us: int) -> bool:
+    """Whether a pass would look at receipts: for a closed window, or for a rollout under way."""
+    standing = publication.standing(connection)
+    deadline_us = longest_deadline_us(connection, standing.current if standing else None)
+    closed_us = closed_until_us(now_us, deadline_us)
+    return bool(rolling.live(connection)) or objectives.any_due(connection, closed_us)
+
+
 def is_frozen(connection: sqlite3.Connection, newer: Mapping[str, str] | None = None) -> bool:
     """Whether an objective burns too fast, or a freeze is in force: rollouts go no further up.
 

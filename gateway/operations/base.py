@@ -77,8 +77,13 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ROLE: ClassVar[Role]
     NEEDS_REASON: ClassVar[bool] = True
     AUDITED: ClassVar[bool] = True  # False: what it appends says who did what by itself
+    LONG: ClassVar[bool] = False  # True: its plan may take more than a tenth of a second
 
     reason: str = ""
+
+    def takes_long(self, seen: Seen) -> bool:
+        """Whether planning it now reads so much that a server does it in a process of its own."""
+        return self.LONG
 
     def plan(self, seen: Seen) -> Plan | Refused:
         """The plan, or why not. Reads, and never writes."""

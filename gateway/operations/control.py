@@ -37,6 +37,11 @@ class EvaluateSlos(Operation, frozen=True, kw_only=True):
 
     at_us: int | None = None  # as if it were then: a time that has passed
 
+    def takes_long(self, seen: Seen) -> bool:
+        return planning.anything_due(
+            seen.connection, seen.now_us if self.at_us is None else self.at_us
+        )
+
     def plan(self, seen: Seen) -> Plan | Refused:
         at_us = seen.now_us if self.at_us is None else self.at_us
         if at_us > seen.now_us:
@@ -74,6 +79,7 @@ class CorrectSlos(Operation, frozen=True, kw_only=True):
 
     NAME: ClassVar[str] = "correct_slos"
     ROLE: ClassVar[Role] = "operator"
+    LONG: ClassVar[bool] = True
 
     def plan(self, seen: Seen) -> Plan | Refused:
         definitions = stored.objectives(seen.connection)

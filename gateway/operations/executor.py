@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from gateway.clock import Clock
 from gateway.operations.base import Actor, Done, Operation, Refused, Seen
+from gateway.operations.planner import Planner
 from gateway.operations.planning import Prepared, conflict, prepare
 from ledger.records import Record
 from ledger.store import LedgerUnavailable, RecordRefused, Store
 
 
 class Executor:
-    """Plans in a thread, commits through the server's store, then has the server follow."""
+    """Plans in a thread or, what takes long, in a process; commits; then has the server follow."""
 
     def __init__(
         self,
@@ -21,8 +22,10 @@ class Executor:
         reader: Callable[[], sqlite3.Connection],
         clock: Clock,
         apply: Callable[[Sequence[Record]], Awaitable[None]],
+        planner: Planner,
     ) -> None:
         self._store, self._reader, self._clock, self._apply = store, reader, clock, apply
+        self._planner = planner
         self._turn = asyncio.Lock()
         self.loop = asyncio.get_running_loop()
 
@@ -30,6 +33,8 @@ class Executor:
         """Return what was done, durable and in force, or why nothing was."""
         async with self._turn:
             prepared = await asyncio.to_thread(self._prepared, operation, actor)
+            if prepared is None:
+                prepared = await self._planner.prepare(operation, actor, self._clock.now_us())
             if isinstance(prepared, Refused):
                 return prepared
             try:
@@ -41,9 +46,14 @@ class Executor:
             await self._apply(prepared.records)
             return prepared.done
 
-    def _prepared(self, operation: Operation, actor: Actor) -> Prepared | Refused:
+    async def close(self) -> None:
+        """End the planning process; an operation that is being planned is refused."""
+        await self._planner.close()
+
+    def _prepared(self, operation: Operation, actor: Actor) -> Prepared | Refused | None:
+        """What the operation comes to; None where to find out takes long."""
         seen = Seen(connection=self._reader(), now_us=self._clock.now_us(), actor=actor)
-        return prepare(operation, seen)
+        return None if operation.takes_long(seen) else prepare(operation, seen)
 
 
 def unavailable(problem: LedgerUnavailable) -> Refused:

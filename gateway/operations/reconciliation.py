@@ -31,6 +31,7 @@ class ImportInvoice(Operation, frozen=True, kw_only=True):
 
     NAME: ClassVar[str] = "import_invoice"
     ROLE: ClassVar[Role] = "operator"
+    LONG: ClassVar[bool] = True
     NEEDS_REASON: ClassVar[bool] = False
 
     files: tuple[bytes, ...]
@@ -140,6 +141,7 @@ class Reconcile(Operation, frozen=True, kw_only=True):
 
     NAME: ClassVar[str] = "reconcile"
     ROLE: ClassVar[Role] = "operator"
+    LONG: ClassVar[bool] = True
     NEEDS_REASON: ClassVar[bool] = False
 
     provider: str
@@ -184,6 +186,7 @@ class SignReconciliation(Operation, frozen=True, kw_only=True):
 
     NAME: ClassVar[str] = "sign_reconciliation"
     ROLE: ClassVar[Role] = "operator"
+    LONG: ClassVar[bool] = True
 
     run_id: str
 
@@ -219,6 +222,7 @@ class LockPeriod(Operation, frozen=True, kw_only=True):
 
     NAME: ClassVar[str] = "lock_period"
     ROLE: ClassVar[Role] = "operator"
+    LONG: ClassVar[bool] = True
 
     run_id: str
 

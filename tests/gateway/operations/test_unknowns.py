@@ -14,6 +14,7 @@ from gateway.enquiries import Enquiries, operation_of
 from gateway.operations import anywhere
 from gateway.operations.base import Actor, Done, Refused
 from gateway.operations.executor import Executor
+from gateway.operations.planner import Planner
 from gateway.operations.unknowns import ResolveUnknown
 from gateway.providers.outcomes import Completed, Failed, Outcome, Rejected, Unknown
 from gateway.resolving import Found as Became
@@ -208,7 +209,10 @@ async def asked_once(fleet, on, provider):
         followed.extend(records)
 
     reader = connect_read_only(fleet.ledger)
-    executor = Executor(store=on.store, reader=lambda: reader, clock=on.clock, apply=apply)
+    executor = Executor(
+        store=on.store, reader=lambda: reader, clock=on.clock, apply=apply,
+        planner=Planner(fleet.ledger),
+    )  # fmt: skip
     enquiries = Enquiries(
         executor=executor, providers={"simulator": provider}, reader=lambda: reader,
         route_of=load(reader).routes.get, clock=on.clock,
