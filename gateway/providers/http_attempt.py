@@ -2,22 +2,21 @@
 
 Whatever may have run and was lost sight of is unknown: a connection lost after the request was
 written, silence, a gateway's 502. Only a request that the backend can't have had, or says that it
-did not take, is rejected. Redirects are not followed and no proxy of the environment is used.
+did not take, is rejected. It has no task: what its connection reads is handed on as it comes.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
-
-import aiohttp
-from aiohttp.abc import AbstractStreamWriter
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from gateway.clock import Clock
 from gateway.providers.answer import GARBAGE
 from gateway.providers.base import Call
+from gateway.providers.http_connection import Connection, Lost
 from gateway.providers.http_exchange import Exchange, HttpBackend, refused_parameters
+from gateway.providers.http_pool import Pool, Unreachable, Wish
 from gateway.providers.http_status import Verdict, verdict
+from gateway.providers.http_target import Target
 from gateway.providers.outcomes import Outcome
 from gateway.providers.said import Said, provider_id
 from gateway.providers.sse_reader import SseEvent, SseReader, StreamTooLarge
@@ -30,38 +29,13 @@ TOO_LARGE = "PROVIDER_ANSWER_TOO_LARGE"
 CLOSED = "PROVIDER_CLOSED"
 
 WHOLE_BODY_LIMIT_BYTES = 8 << 20  # of an answer that is not streamed
-REST_LIMIT_BYTES = 1 << 16  # of a body of no interest, and of a refusal's
+REFUSAL_LIMIT_BYTES = 1 << 16  # of a refusal's body that is read
 TRIES = 2  # the second only where nothing of the request can have been read
 REFUSED_REQUEST = (400, 422)  # statuses by which a parameter may be refused
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long a backend is waited for, in seconds; the request's own deadline is the journey's."""
-
-    connect_s: float = 5.0
-    silence_s: float = 300.0  # without any byte, before the first token too
-    tail_s: float = 2.0  # for usage, [DONE] and the end of the body once a finish reason is there
-
-
-class Body(aiohttp.BytesPayload):
-    """A request body that knows whether it was handed to the connection as a whole.
-
-    aiohttp writes head and body of a small request at once, so where this is False the backend
-    can't have read a whole request.
-    """
-
-    whole = False
-
-    async def write_with_length(
-        self, writer: AbstractStreamWriter, content_length: int | None
-    ) -> None:
-        await super().write_with_length(writer, content_length)
-        self.whole = True
-
-
 class HttpAttempt:
-    """One request to one backend: a task reads its answer, `events` hands on what it read."""
+    """One request to one backend, which leaves at once where a connection is free for it."""
 
     def __init__(
         self,
@@ -69,23 +43,37 @@ class HttpAttempt:
         backend: HttpBackend,
         exchange: Exchange,
         *,
-        session: aiohttp.ClientSession,
+        pool: Pool,
+        target: Target,
+        head: bytes,
         clock: Clock,
-        credential: str | None,
         tail_s: float,
+        ended: Callable[["HttpAttempt"], None],
     ) -> None:
-        self._call, self._backend, self._session, self._clock = call, backend, session, clock
-        self._credential, self._tail_s = credential, tail_s
+        """`head` is its request's head but for what is this call's own; `ended` is called once."""
+        self._call, self._backend, self._pool, self._target = call, backend, pool, target
+        self._clock, self._tail_s, self._told_end = clock, tail_s, ended
         self._asked, self._answer = exchange, exchange.answer
-        self._body: Body | None = None
-        self._cancel_reason: str | None = None
-        self._cancel_sent_us = 0
-        self._over = False
+        self._request = request_of(call, head, exchange.content)
+        self._connection: Connection | None = None
+        self._wish: Wish | None = None
+        self._tries = 0
+        self._take_body: Callable[[bytes], None] = self._take_whole
+        self._sse = SseReader()
+        self._whole = bytearray()  # of a body that is not streamed
+        self._judged: Verdict | None = None  # where a refusal's body is waited for
+        self._framed = False
+        self._tail: asyncio.TimerHandle | None = None
+        self._ended = False
         self._arrived: deque[Delta | Outcome | Exception] = deque()
-        self._reader: asyncio.Future[None] | None = None  # of `events`, while it has nothing to do
-        self.task = asyncio.create_task(self._exchange(), name=f"attempt {call.attempt_id}")
-        # Also of a task that was cancelled before it ran at all, and of one with a fault.
-        self.task.add_done_callback(self._task_ended)
+        self._listener: asyncio.Future[None] | None = None  # of `events`, while it waits
+
+    def begin(self, *, credential_missing: bool) -> None:
+        """Send it, or say why it can't be."""
+        if credential_missing:
+            self._end(self._not_run(CREDENTIAL_MISSING))
+        else:
+            self._try()
 
     async def events(self) -> AsyncIterator[Delta | Outcome]:
         """Yield the pieces as they arrive, then the outcome. Left early, the request is closed."""
@@ -98,152 +86,145 @@ class HttpAttempt:
                     yield event
                     if isinstance(event, Outcome):
                         return
-                self._reader = asyncio.get_running_loop().create_future()
-                await self._reader
+                self._listener = asyncio.get_running_loop().create_future()
+                await self._listener
         finally:
-            if not self._over:
-                self.task.cancel()
+            if not self._ended:
+                self.close()
 
     def cancel(self, reason: str) -> None:
         """Close the connection at once; after the outcome, or a second time, it does nothing."""
-        if self._cancel_reason is None and not self._over:
-            self._cancel_reason, self._cancel_sent_us = reason, self._clock.now_us()
-            self.task.cancel()
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        fault = None if task.cancelled() else task.exception()
-        if self._over:
+        if self._ended:
             return
-        if isinstance(fault, Exception):
-            self._over = True
-            self._put(fault)
-        else:
-            self._end(self._stopped())
-
-    def _end(self, outcome: Outcome) -> None:
-        if not self._over:
-            self._over = True
-            self._put(outcome)
-
-    def _put(self, event: Delta | Outcome | Exception) -> None:
-        self._arrived.append(event)
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
-
-    def _stopped(self) -> Outcome:
-        if self._cancel_reason is None:
-            return self._answer.unknown(CLOSED)
-        return self._answer.cancelled(
-            self._cancel_reason,
-            stops=self._backend.close_cancels,
-            sent=self._body is not None and self._body.whole,
-            took_us=self._clock.now_us() - self._cancel_sent_us,
+        sent = self._connection is not None and self._connection.sent
+        began_us = self._clock.now_us()
+        self._abort()
+        self._end(
+            self._answer.cancelled(
+                reason,
+                stops=self._backend.close_cancels,
+                sent=sent,
+                took_us=self._clock.now_us() - began_us,
+            )
         )
 
-    async def _exchange(self) -> None:
-        if self._backend.key_env is not None and not self._credential:
-            self._end(self._not_run(CREDENTIAL_MISSING))
-            return
-        for _ in range(TRIES):
-            self._body = Body(self._asked.content, content_type="application/json")
-            try:
-                response = await self._session.post(
-                    self._backend.post_url,
-                    data=self._body,
-                    headers=self._headers(),
-                    allow_redirects=False,
-                )
-            except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError):
-                break
-            except TimeoutError:
-                self._end(self._answer.unknown(SILENT))
-                return
-            except (aiohttp.ClientError, OSError):
-                # A pooled connection that had gone stale is tried again, if nothing can have run.
-                if self._body.whole:
-                    self._end(self._answer.ended(cleanly=False))
-                    return
-                continue
-            async with response:
-                await self._read(response)
-            return
-        self._end(self._not_run(UNREACHABLE))
+    def close(self) -> None:
+        """Close the connection; an attempt that had no end yet is unknown."""
+        if not self._ended:
+            self._abort()
+            self._end(self._answer.unknown(CLOSED))
 
-    def _not_run(self, reason: str) -> Outcome:
-        return self._answer.judged(Verdict(ended="rejected", reason=reason))
+    # Called by the pool and the connection.
 
-    def _headers(self) -> dict[str, str]:
-        traced = {"traceparent": self._call.traceparent, "tracestate": self._call.tracestate}
-        return {
-            "Accept": "text/event-stream",
-            "X-Request-Id": self._call.attempt_id,
-            **{name: value for name, value in traced.items() if value is not None},
-            **authorization(self._credential),
-        }
+    def _given(self, made: Connection | Unreachable) -> None:
+        self._wish = None
+        if isinstance(made, Unreachable):
+            self._end(self._not_run(UNREACHABLE))
+        elif made.closing:
+            self._try()
+        else:
+            self._connection = made
+            made.ask(self._request, self)
 
-    async def _read(self, response: aiohttp.ClientResponse) -> None:
-        given = provider_id(response.headers.get("x-request-id"))
+    def head(self, status: int, headers: Mapping[str, str], framed: bool) -> None:
+        given = provider_id(headers.get("x-request-id"))
         # A backend that returns our own id names the request better in its body.
         if self._asked.named_by_header and given != self._call.attempt_id:
             self._answer.name(given)
-        if response.status != 200:
-            judged = verdict(response.status, _lower(response), self._clock.now_us())
-            refused: tuple[str, ...] = ()
-            if response.status in REFUSED_REQUEST and self._asked.optional:
-                told = await self._read_rest(response)
-                refused = refused_parameters(told, self._asked.optional)
-            self._end(self._answer.judged(judged, refused))
-            await self._read_rest(response)
-            return
-        # Without a length or chunks, the end of the body can't be told from a lost connection.
-        framed = response.content_length is not None or "transfer-encoding" in response.headers
-        try:
-            if response.content_type == "text/event-stream":
-                await self._read_stream(response)
+        if status != 200:
+            judged = verdict(status, headers, self._clock.now_us())
+            if status in REFUSED_REQUEST and self._asked.optional:
+                self._judged, self._take_body = judged, self._take_refusal
+                self._wait_for_tail()
             else:
-                await self._read_whole(response)
+                self._end(self._answer.judged(judged))
+            return
+        self._framed = framed
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == "text/event-stream":
+            self._take_body = self._take_stream
+
+    def body(self, data: bytes) -> None:
+        try:
+            self._take_body(data)
         except StreamTooLarge:
             self._answer.fail(TOO_LARGE, temporary=False)
-        except TimeoutError:
+            self._finish(cleanly=self._framed)
+        except Exception as fault:  # ours: it must not be the event loop's
+            self._broken(fault)
+
+    def over(self) -> None:
+        try:
+            if self._judged is not None:
+                self._refused(self._judged)
+                return
+            if self._take_body == self._take_stream:
+                self._take(self._sse.end())
+            else:
+                self._read_whole()
+            self._finish(cleanly=self._framed)
+        except StreamTooLarge:
+            self._answer.fail(TOO_LARGE, temporary=False)
+            self._finish(cleanly=self._framed)
+        except Exception as fault:
+            self._broken(fault)
+
+    def lost(self, why: Lost) -> None:
+        sent = self._connection is None or self._connection.sent
+        self._connection = None
+        if self._judged is not None:
+            self._refused(self._judged)
+        elif why == "silent":
             self._end(
                 self._answer.ended(cleanly=True)
                 if self._answer.finished
                 else self._answer.unknown(SILENT)
             )
-            return
-        except (aiohttp.ClientError, OSError):
-            self._end(self._answer.ended(cleanly=False))
-            return
-        self._end(self._answer.ended(cleanly=framed))
-        if self._answer.failed:
-            response.close()  # whatever it still generates is of no use
+        elif why == "too_large":
+            self._answer.fail(TOO_LARGE, temporary=False)
+            self._end(self._answer.ended(cleanly=True))
+        elif not sent and self._tries < TRIES:
+            self._try()  # nothing of it can have run
+        elif not sent:
+            self._end(self._not_run(UNREACHABLE))
         else:
-            await self._read_rest(response)
+            self._end(self._answer.ended(cleanly=False))
 
-    async def _read_stream(self, response: aiohttp.ClientResponse) -> None:
-        """Read until nothing that matters can come; once finished, for `tail_s` at most."""
-        reader = SseReader()
-        async with asyncio.timeout(None) as tail:
-            while data := await response.content.readany():
-                self._take(reader.feed(data))
-                if self._answer.over:
-                    return
-                if self._answer.finished and tail.when() is None:
-                    tail.reschedule(asyncio.get_running_loop().time() + self._tail_s)
-        self._take(reader.end())
+    def _try(self) -> None:
+        """Send the request over an idle connection, or have one made."""
+        self._tries += 1
+        free = self._pool.get(self._target)
+        if free is not None:
+            self._given(free)
+        else:
+            self._wish = self._pool.wish(self._target, self._given)
 
-    async def _read_whole(self, response: aiohttp.ClientResponse) -> None:
-        """Read an answer of a server that ignores `stream`, as if it were one event."""
-        body = bytearray()
-        while data := await response.content.readany():
-            body += data
-            if len(body) > WHOLE_BODY_LIMIT_BYTES:
-                raise StreamTooLarge(f"the answer is over {WHOLE_BODY_LIMIT_BYTES} bytes")
-        if not body.strip():
+    def _take_stream(self, data: bytes) -> None:
+        """Take a part of a stream; once it has finished, wait only for `tail_s` more."""
+        self._take(self._sse.feed(data))
+        if self._answer.over:
+            self._finish(cleanly=self._framed)
+        elif self._answer.finished:
+            self._wait_for_tail()
+
+    def _take_whole(self, data: bytes) -> None:
+        """Take a part of an answer of a server that ignores `stream`."""
+        self._whole += data
+        if len(self._whole) > WHOLE_BODY_LIMIT_BYTES:
+            raise StreamTooLarge(f"the answer is over {WHOLE_BODY_LIMIT_BYTES} bytes")
+
+    def _take_refusal(self, data: bytes) -> None:
+        self._whole += data
+        if len(self._whole) >= REFUSAL_LIMIT_BYTES and self._judged is not None:
+            self._refused(self._judged)
+
+    def _read_whole(self) -> None:
+        """Read a whole answer as if it were one event."""
+        if not self._whole.strip():
             self._answer.fail(GARBAGE)
             return
         read = self._asked.read_whole or self._asked.read
-        self._take([SseEvent(name="message", data=bytes(body))], read)
+        self._take([SseEvent(name="message", data=bytes(self._whole))], read)
 
     def _take(self, events: list[SseEvent], read: Callable[[SseEvent], Said] | None = None) -> None:
         read, now_us = read or self._asked.read, self._clock.now_us()
@@ -254,21 +235,70 @@ class HttpAttempt:
             if self._answer.over:
                 return
 
-    async def _read_rest(self, response: aiohttp.ClientResponse) -> bytes:
-        """Read the little that may be left of a body, so that its connection can be used again."""
-        rest = bytearray()
-        try:
-            async with asyncio.timeout(self._tail_s):
-                while len(rest) < REST_LIMIT_BYTES and (data := await response.content.readany()):
-                    rest += data
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            response.close()
-        return bytes(rest)
+    def _wait_for_tail(self) -> None:
+        if self._tail is None:
+            loop = asyncio.get_running_loop()
+            self._tail = loop.call_later(self._tail_s, self._tail_over)
+
+    def _tail_over(self) -> None:
+        if self._judged is not None:
+            self._refused(self._judged)
+        else:
+            self._end(self._answer.ended(cleanly=True))
+        self._abort()
+
+    def _refused(self, judged: Verdict) -> None:
+        refused = refused_parameters(bytes(self._whole), self._asked.optional)
+        self._end(self._answer.judged(judged, refused))
+
+    def _not_run(self, reason: str) -> Outcome:
+        return self._answer.judged(Verdict(ended="rejected", reason=reason))
+
+    def _finish(self, *, cleanly: bool) -> None:
+        """End as the answer stands; where it has failed, whatever still comes is of no use."""
+        if self._answer.failed:
+            self._abort()
+        self._end(self._answer.ended(cleanly=cleanly))
+
+    def _broken(self, fault: Exception) -> None:
+        self._abort()
+        self._close_books(fault)
+
+    def _end(self, outcome: Outcome) -> None:
+        self._close_books(outcome)
+
+    def _close_books(self, event: Outcome | Exception) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if self._tail is not None:
+            self._tail.cancel()
+        if self._connection is not None:
+            self._connection.let_go()
+            self._connection = None
+        self._told_end(self)
+        self._put(event)
+
+    def _abort(self) -> None:
+        if self._wish is not None:
+            self._wish.drop()
+            self._wish = None
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+
+    def _put(self, event: Delta | Outcome | Exception) -> None:
+        self._arrived.append(event)
+        if self._listener is not None and not self._listener.done():
+            self._listener.set_result(None)
 
 
-def authorization(credential: str | None) -> dict[str, str]:
-    return {"Authorization": f"Bearer {credential}"} if credential else {}
-
-
-def _lower(response: aiohttp.ClientResponse) -> dict[str, str]:
-    return {name.lower(): value for name, value in response.headers.items()}
+def request_of(call: Call, head: bytes, content: bytes) -> bytes:
+    """Return the whole request of a call, by a head of `http_target.head`."""
+    lines = [head, b"X-Request-Id: ", call.attempt_id.encode(), b"\r\n"]
+    if call.traceparent is not None:
+        lines += (b"traceparent: ", call.traceparent.encode(), b"\r\n")
+    if call.tracestate is not None:
+        lines += (b"tracestate: ", call.tracestate.encode(), b"\r\n")
+    lines += (b"Content-Length: %d\r\n\r\n" % len(content), content)
+    return b"".join(lines)

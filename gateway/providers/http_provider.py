@@ -5,23 +5,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-import aiohttp
-from yarl import URL
-
 from gateway.clock import Clock
 from gateway.policy.values import CapacitySnapshot, Route
 from gateway.providers.base import Call, Capabilities
 from gateway.providers.capabilities import capabilities_of
-from gateway.providers.guarded_resolver import GuardedResolver
-from gateway.providers.http_attempt import HttpAttempt, Patience, authorization
+from gateway.providers.http_attempt import HttpAttempt
 from gateway.providers.http_exchange import Exchange, HttpBackend
+from gateway.providers.http_fetch import authorization, fetched
+from gateway.providers.http_pool import Patience, Pool
+from gateway.providers.http_target import head, target_of
 from gateway.providers.openai_metrics import Watch
 from gateway.providers.outcomes import Outcome
 
-CONNECTIONS_LIMIT = 1_024  # of one route; what is over it waits for one
-KEEP_ALIVE_SECONDS = 4.0  # below the 5 s after which uvicorn, and so vLLM, closes an idle one
 METRICS_SECONDS = 1.0
 METRICS_LIMIT_BYTES = 4 << 20  # what is over it isn't read
+HEADS_LIMIT = 1_024  # of requests' heads that are kept, each for a URL and a credential
 ASK_SECONDS = 5.0
 ASK_LIMIT_BYTES = 8 << 20  # of an answer that is read again; a longer one tells nothing
 
@@ -54,10 +52,11 @@ class HttpProvider(ABC, Generic[B]):
         self._allow_link_local = allow_link_local
         self._first_revision = first_revision
         self._backends: dict[str, B] = {}
-        self._sessions: dict[str, aiohttp.ClientSession] = {}
+        self._pools: dict[str, Pool] = {}
+        self._past_pools: list[Pool] = []  # of routes that are no more; what runs there, ends there
         self._watches: dict[str, Watch] = {}
-        self._running: dict[asyncio.Task[None], aiohttp.ClientSession] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._running: set[HttpAttempt] = set()
+        self._heads: dict[tuple[str, str | None], bytes] = {}
         self.tasks: list[asyncio.Task[None]] = []
         self.reconfigure(routes)
 
@@ -77,7 +76,7 @@ class HttpProvider(ABC, Generic[B]):
         """Return the end that such a URL's answer tells; None: it has none, or none yet."""
         return None
 
-    async def _is_ready(self, backend: B, key: str | None, session: aiohttp.ClientSession) -> bool:
+    async def _is_ready(self, backend: B, key: str | None, pool: Pool) -> bool:
         """Return whether the backend's metrics may count as its capacity now."""
         return True
 
@@ -94,7 +93,7 @@ class HttpProvider(ABC, Generic[B]):
         for route_id in self._backends.keys() - {route.route_id for route, _ in wanted}:
             self._unwatch(route_id)
             del self._backends[route_id]
-            self._retire(self._sessions.pop(route_id))
+            self._retire(self._pools.pop(route_id))
         started = []
         for route, backend in wanted:
             route_id = route.route_id
@@ -102,8 +101,8 @@ class HttpProvider(ABC, Generic[B]):
                 continue
             watched = self._unwatch(route_id)  # its backend is another one now
             self._backends[route_id] = backend
-            if route_id not in self._sessions:
-                self._sessions[route_id] = self._session()
+            if route_id not in self._pools:
+                self._pools[route_id] = self._pool()
             if backend.kv_tokens is not None:
                 revision = watched.next_revision if watched else self._first_revision(route_id)
                 watch = self._watches[route_id] = Watch(route, backend.kv_tokens, revision)
@@ -114,26 +113,28 @@ class HttpProvider(ABC, Generic[B]):
         return started
 
     def start(self, call: Call) -> HttpAttempt:
-        """Begin an attempt; its request leaves as soon as the event loop is free.
+        """Begin an attempt; its request has left where a connection was free for it.
 
         One that was accepted before its route was let go still runs, on a connection of its own.
         """
         backend = self._backends.get(call.route.route_id) or self._backend_of(call.route)
-        kept = self._sessions.get(call.route.route_id)
-        session = kept or self._session()
+        pool, key = self._pools.get(call.route.route_id), self._key(backend)
+        if pool is None:
+            pool = self._pool()
+            self._retire(pool)
         attempt = HttpAttempt(
             call,
             backend,
             self._exchange(call, backend),
-            session=session,
+            pool=pool,
+            target=target_of(backend.post_url),
+            head=self._head(backend.post_url, key),
             clock=self._clock,
-            credential=self._key(backend),
             tail_s=self._patience.tail_s,
+            ended=self._running.discard,
         )
-        self._running[attempt.task] = session
-        attempt.task.add_done_callback(self._running.pop)
-        if kept is None:
-            self._retire(session)
+        self._running.add(attempt)
+        attempt.begin(credential_missing=backend.key_env is not None and not key)
         return attempt
 
     def snapshot(self, route: Route) -> CapacitySnapshot | None:
@@ -164,19 +165,20 @@ class HttpProvider(ABC, Generic[B]):
         url = self._enquiry(backend, quoted) if provider_request_id.isascii() else None
         if url is None:
             return None
-        body = await self._got(
-            self._sessions[route.route_id], url, self._key(backend), ASK_SECONDS, ASK_LIMIT_BYTES
+        body = await fetched(
+            self._pools[route.route_id], url, self._key(backend), ASK_SECONDS, ASK_LIMIT_BYTES
         )
         return None if body is None else self._told(body, backend)
 
     async def close(self) -> None:
         """Stop everything that runs; an attempt that is stopped so ends as unknown."""
-        stopped = [*self.tasks, *self._running, *self._closing]
-        for task in stopped:
+        for attempt in tuple(self._running):
+            attempt.close()
+        for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*stopped, return_exceptions=True)
-        for session in self._sessions.values():
-            await session.close()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        for pool in (*self._pools.values(), *self._past_pools):
+            await pool.close()
 
     def _unwatch(self, route_id: str) -> Watch | None:
         """Read a route's metrics no more; return what they were read into."""
@@ -186,38 +188,31 @@ class HttpProvider(ABC, Generic[B]):
         self.tasks = [task for task in self.tasks if task.get_name() != _watch_name(route_id)]
         return self._watches.pop(route_id, None)
 
-    def _retire(self, session: aiohttp.ClientSession) -> None:
-        closing = asyncio.create_task(self._close_idle(session), name="connections of a past route")
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
-
-    async def _close_idle(self, session: aiohttp.ClientSession) -> None:
-        """Close a session once its attempts have ended."""
-        try:
-            using = [task for task, used in self._running.items() if used is session]
-            if using:
-                await asyncio.wait(using)
-        finally:
-            await session.close()
+    def _retire(self, pool: Pool) -> None:
+        """Let a pool close once its attempts have ended."""
+        pool.retire()
+        self._past_pools = [each for each in self._past_pools if not each.closed]
+        self._past_pools.append(pool)
 
     def _key(self, backend: B) -> str | None:
         return None if backend.key_env is None else self._credential(backend.key_env)
 
-    def _session(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=CONNECTIONS_LIMIT,
-                keepalive_timeout=KEEP_ALIVE_SECONDS,
-                resolver=None if self._allow_link_local else GuardedResolver(),
-            ),
-            timeout=aiohttp.ClientTimeout(
-                total=None,
-                sock_connect=self._patience.connect_s,
-                sock_read=self._patience.silence_s,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": "weighbridge", "Accept-Encoding": "identity"},
-        )
+    def _head(self, url: str, key: str | None) -> bytes:
+        """Return what stands at the head of every request to a URL, made once."""
+        known = self._heads.get((url, key))
+        if known is None:
+            if len(self._heads) >= HEADS_LIMIT:
+                self._heads.clear()
+            fields = (
+                ("Content-Type", "application/json"),
+                ("Accept", "text/event-stream"),
+                *authorization(key),
+            )
+            known = self._heads[url, key] = head(b"POST", target_of(url), fields)
+        return known
+
+    def _pool(self) -> Pool:
+        return Pool(self._patience, allow_link_local=self._allow_link_local)
 
     async def _watch(self, route_id: str, watch: Watch) -> None:
         """Read one route's metrics every second for as long as its backend is this one."""
@@ -227,35 +222,14 @@ class HttpProvider(ABC, Generic[B]):
 
     async def _read(self, route_id: str, watch: Watch) -> bool:
         """Read one route's metrics into its watch; return whether they could be read."""
-        backend, session = self._backends[route_id], self._sessions[route_id]
+        backend, pool = self._backends[route_id], self._pools[route_id]
         key = self._key(backend)
-        if not await self._is_ready(backend, key, session):
+        if not await self._is_ready(backend, key, pool):
             return False
-        body = await self._got(
-            session, backend.metrics_url, key, METRICS_SECONDS, METRICS_LIMIT_BYTES
-        )
+        body = await fetched(pool, backend.metrics_url, key, METRICS_SECONDS, METRICS_LIMIT_BYTES)
         if body is not None:
             watch.take(body, self._clock.now_us())
         return body is not None
-
-    @staticmethod
-    async def _got(
-        session: aiohttp.ClientSession, url: str, key: str | None, seconds: float, limit_bytes: int
-    ) -> bytes | None:
-        """Return the body of a 200, up to a limit; None of whatever else comes, or doesn't."""
-        try:
-            async with session.get(
-                URL(url, encoded=True),
-                headers=authorization(key),
-                timeout=aiohttp.ClientTimeout(total=seconds),
-                allow_redirects=False,
-            ) as response:
-                body = b""
-                while chunk := await response.content.read(limit_bytes - len(body)):
-                    body += chunk
-                return body if response.status == 200 else None
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            return None  # of a snapshot, its age says it
 
 
 def _watch_name(route_id: str) -> str:

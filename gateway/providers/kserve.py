@@ -1,12 +1,13 @@
 """Attempts on servers of the Open Inference Protocol v2: KServe, Triton (PRV-1, PRV-2)."""
 
-import aiohttp
 import orjson
 
 from gateway.policy.values import Route
 from gateway.providers.answer import Answer
 from gateway.providers.base import Call
 from gateway.providers.http_exchange import OPTIONAL, Exchange
+from gateway.providers.http_fetch import fetched
+from gateway.providers.http_pool import Pool
 from gateway.providers.http_provider import METRICS_SECONDS, HttpProvider
 from gateway.providers.kserve_address import Backend, backend_of
 from gateway.providers.kserve_shapes import Reader, request_fields
@@ -38,17 +39,15 @@ class KServeProvider(HttpProvider[Backend]):
             ),
         )
 
-    async def _is_ready(
-        self, backend: Backend, key: str | None, session: aiohttp.ClientSession
-    ) -> bool:
+    async def _is_ready(self, backend: Backend, key: str | None, pool: Pool) -> bool:
         """Whether the server says that the model is ready and, if one is declared, the version.
 
         While it is not, the route's last snapshot grows old, so that it turns conservative (ADM-6).
         """
         limits = (METRICS_SECONDS, METADATA_LIMIT_BYTES)
-        if await self._got(session, f"{backend.model_url}/ready", key, *limits) is None:
+        if await fetched(pool, f"{backend.model_url}/ready", key, *limits) is None:
             return False
-        told = await self._got(session, backend.model_url, key, *limits)
+        told = await fetched(pool, backend.model_url, key, *limits)
         return told is not None and serves(told, backend.version)
 
 

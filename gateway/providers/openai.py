@@ -7,8 +7,8 @@ import orjson
 from gateway.policy.values import Route
 from gateway.providers.answer import Answer
 from gateway.providers.base import Call
-from gateway.providers.http_attempt import Patience
 from gateway.providers.http_exchange import OPTIONAL, Exchange
+from gateway.providers.http_pool import Patience
 from gateway.providers.http_provider import HttpProvider
 from gateway.providers.openai_address import Backend, backend_of
 from gateway.providers.openai_request import request_fields

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.policy.values import EndState
-from gateway.providers.http_attempt import Patience
+from gateway.providers.http_pool import Patience
 from gateway.providers.outcomes import Cancelled, Completed, Failed, Rejected, Unknown
 from gateway.submission import Caller, Delta, Ended, Message, Parameters, Submission
 from ledger.reading import connect_read_only

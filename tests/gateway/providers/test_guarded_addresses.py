@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.providers.backend_address import BadAddress, is_off_limits
-from gateway.providers.guarded_resolver import GuardedResolver
+from gateway.providers.guarded_addresses import addresses_of
 from gateway.providers.openai_address import backend_of
 from tests import policy_factories as make
 
@@ -37,9 +37,7 @@ def test_a_host_of_ones_own_is_no_business_of_this_check(host):
 
 
 def test_a_name_is_checked_again_by_what_it_leads_to():
-    async def resolved(host):
-        return await GuardedResolver().resolve(host, 80)
-
-    assert asyncio.run(resolved("localhost"))[0]["host"] in ("127.0.0.1", "::1")
+    assert asyncio.run(addresses_of("localhost", 80))[0] in ("127.0.0.1", "::1")
     with pytest.raises(OSError, match="link-local or metadata"):
-        asyncio.run(resolved("169.254.169.254"))
+        asyncio.run(addresses_of("169.254.169.254", 80))
+    assert asyncio.run(addresses_of("169.254.169.254", 80, allow_link_local=True))

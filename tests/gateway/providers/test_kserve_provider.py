@@ -195,8 +195,8 @@ def test_sch_2_a_model_that_is_not_ready_or_has_not_the_version_has_no_snapshot(
         server.stored["/v2/models/faulty/versions/1"] = json.dumps(
             {"name": "faulty", "versions": versions}
         ).encode()
-        backend, session = provider._backends["kserve-1"], provider._sessions["kserve-1"]
-        return await provider._is_ready(backend, None, session)
+        backend, pool = provider._backends["kserve-1"], provider._pools["kserve-1"]
+        return await provider._is_ready(backend, None, pool)
 
     for ready, versions, expected in (
         (True, ["1"], True), (True, ["2"], False), (False, ["1"], False), (True, None, True),

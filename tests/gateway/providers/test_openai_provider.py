@@ -2,7 +2,6 @@
 
 import asyncio
 
-import aiohttp
 import msgspec
 import pytest
 
@@ -140,34 +139,36 @@ def test_a_route_that_is_gone_is_let_go_once_its_attempts_have_ended():
 
     async def scenario(upstream):
         provider, declared = upstream.provider, upstream.route
-        session, (watching,) = provider._sessions["real-1"], provider.tasks
+        pool, (watching,) = provider._pools["real-1"], provider.tasks
         upstream.server.plan = Plan()
         running = upstream.start()
         provider.reconfigure([])
         text, outcome = await whole(running)
         late = await whole(upstream.start())  # accepted before, sent after
-        await asyncio.gather(*provider._closing, watching, return_exceptions=True)
+        await asyncio.gather(watching, return_exceptions=True)
+        while not pool.closed:
+            await asyncio.sleep(0)
         return (
             (text, type(outcome), type(late[1])),
-            (session.closed, watching.cancelled(), provider.tasks, provider.snapshot(declared)),
-            (provider._sessions, provider._backends, provider._running),
+            (pool.closed, watching.cancelled(), provider.tasks, provider.snapshot(declared)),
+            (provider._pools, provider._backends, provider._running),
         )
 
     ends, gone, left = against(scenario, kv_tokens=1_000)
     assert ends == (TEXT, Completed, Completed)
     assert gone == (True, True, [], None)
-    assert left == ({}, {}, {})
+    assert left == ({}, {}, set())
 
 
 def test_a_changed_address_makes_no_second_pool_and_no_second_reader():
     async def scenario(upstream):
-        provider, before = upstream.provider, dict(upstream.provider._sessions)
+        provider, before = upstream.provider, dict(upstream.provider._pools)
         changed = msgspec.structs.replace(
             upstream.route, address=upstream.route.address + "&close_cancels=1"
         )
         (old,), (new,) = provider.tasks, provider.reconfigure([changed])
         await asyncio.gather(old, return_exceptions=True)
-        return before == provider._sessions, old.cancelled(), provider.tasks == [new]
+        return before == provider._pools, old.cancelled(), provider.tasks == [new]
 
     assert against(scenario, kv_tokens=1_000) == (True, True, True)
 
@@ -293,20 +294,12 @@ def test_a_connection_is_used_again_after_a_whole_answer_and_after_a_refusal():
 
 def test_a_pooled_connection_that_is_gone_when_it_is_written_to_costs_no_request():
     async def scenario(upstream):
-        session = upstream.provider._sessions["real-1"]
-
-        async def lose_it(*_):
-            for protocol in session.connector._acquired:
-                protocol.transport.abort()
-
-        losing = aiohttp.TraceConfig()
-        losing.on_connection_reuseconn.append(lose_it)
-        losing.freeze()
-        session._trace_configs.append(losing)
         outcomes = []
         for _ in range(2):
             outcomes.append((await upstream.outcome(Plan()))[1])
             await until_idle(upstream)
+            for connection in upstream.provider._pools["real-1"]._origins:
+                connection._transport.abort()
         return [type(each) for each in outcomes], [e.connection for e in upstream.server.exchanges]
 
     assert against(scenario) == ([Completed, Completed], [1, 2])

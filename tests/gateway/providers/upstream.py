@@ -100,6 +100,7 @@ def ended(plan, *, kind="openai", patience=None, credential=None, call_fields=No
 
 
 async def until_idle(upstream):
-    """Wait until no attempt reads the rest of its body any more."""
-    while upstream.provider._running:
-        await asyncio.gather(*upstream.provider._running)
+    """Wait until no connection reads the rest of a body any more."""
+    pools = upstream.provider._pools.values()
+    while any(connection.busy for pool in pools for connection in pool._origins):
+        await asyncio.sleep(0)
