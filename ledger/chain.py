@@ -6,7 +6,7 @@ can be kept elsewhere: it proves later that nothing up to there was rewritten, n
 who recomputed every hash. Sizes are numbers of rows; seq counts from 1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -41,7 +41,8 @@ class BadHead(ValueError):
     """A head whose parts can't belong together."""
 
 
-def _hexadecimal(value: Any) -> str:
+def hexadecimal(value: Any) -> str:
+    """How bytes stand in a row's JSON. TypeError for what a row can't hold."""
     if isinstance(value, bytes):
         return value.hex()
     raise TypeError(f"a row can't hold a {type(value).__name__}")
@@ -53,7 +54,7 @@ def canonical(table: str, version: int, seq: int, values: Sequence[Any]) -> byte
     `values` are the fields of that version in order; bytes stand as lower-case hexadecimal.
     TypeError for a value that has no canonical form (a lone surrogate, an integer over 64 bits).
     """
-    return orjson.dumps([table, version, seq, *values], default=_hexadecimal)
+    return orjson.dumps([table, version, seq, *values], default=hexadecimal)
 
 
 def leaf_hash(canonical_bytes: bytes) -> bytes:
@@ -93,24 +94,32 @@ class Builder:
 
     def add(self, canonical_bytes: bytes) -> bytes:
         """The entry_hash of the next row, which is now the chain's last."""
-        leaf = sha256(b"\x00" + canonical_bytes).digest()
-        self.entry_hash = entry_hash = sha256(b"\x01" + self.entry_hash + leaf).digest()
-        # As `add_leaf`, written out: this is the hottest loop of the writer.
-        peaks, size = self._peaks, self.size
-        self.size = size + 1
-        if size & _BLOCK_MASK == _BLOCK_MASK:
-            leaf, size = self._close_block(leaf), size >> BLOCK_HEIGHT
-        while size & 1:
-            leaf = sha256(b"\x01" + peaks.pop() + leaf).digest()
-            size >>= 1
-        peaks.append(leaf)
-        return entry_hash
+        return self.add_all((canonical_bytes,))[0]
 
-    def _close_block(self, leaf: bytes) -> bytes:
-        """The root of the block that this leaf ends; remembered in `closed`, for proofs."""
+    def add_all(self, rows: Iterable[bytes]) -> list[bytes]:
+        """The entry_hash of each next row, by its canonical bytes; the last is now the chain's."""
+        # As `add_leaf`, written out: this is the hottest loop of the writer.
+        peaks, size, entry_hash, hashes = self._peaks, self.size, self.entry_hash, []
+        for canonical_bytes in rows:
+            leaf = sha256(b"\x00" + canonical_bytes).digest()
+            entry_hash = sha256(b"\x01" + entry_hash + leaf).digest()
+            hashes.append(entry_hash)
+            size += 1
+            subtrees = size
+            if size & _BLOCK_MASK == 0:
+                leaf, subtrees = self._close_block(size, leaf), size >> BLOCK_HEIGHT
+            while subtrees & 1 == 0:
+                leaf = sha256(b"\x01" + peaks.pop() + leaf).digest()
+                subtrees >>= 1
+            peaks.append(leaf)
+        self.size, self.entry_hash = size, entry_hash
+        return hashes
+
+    def _close_block(self, size: int, leaf: bytes) -> bytes:
+        """The root of the block that the leaf of row `size` ends; kept in `closed`, for proofs."""
         for _ in range(BLOCK_HEIGHT):
             leaf = node_hash(self._peaks.pop(), leaf)
-        self.closed.append((self.size >> BLOCK_HEIGHT, leaf))
+        self.closed.append((size >> BLOCK_HEIGHT, leaf))
         return leaf
 
     def add_leaf(self, leaf: bytes) -> None:

@@ -46,9 +46,7 @@ def rows_of(records: Sequence[Record]) -> tuple[list[Row], Sequence[int]]:
     shape = tuple(map(type, records))
     plan = _plans.get(shape) or _plan(shape)
     if plan.alone:
-        return [(kind, astuple(one)) for kind, one in zip(shape, records, strict=True)], range(
-            len(records)
-        )
+        return [(kind, astuple(one)) for kind, one in zip(shape, records, strict=True)], plan.row_of
     if plan.several:
         return _several(records)
     return _of_one_request(records, plan)
@@ -59,6 +57,7 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     alone: bool  # no carrier, or nothing that it could carry
     several: bool  # requests
+    row_of: Sequence[int]  # where all is carried that may be, and where nothing can be
     decision: int | None
     reservation: int | None
     attempt: int | None
@@ -66,6 +65,8 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     receipt: int | None
     end: int | None
     settlement: int | None
+    others: tuple[int, ...]  # places of records that nothing carries, the carriers among them
+    carried: int  # records beside them
 
 
 _plans: dict[tuple[type[Record], ...], _Plan] = {}
@@ -75,19 +76,29 @@ def _plan(shape: tuple[type[Record], ...]) -> _Plan:
     def first(kind: type[Record]) -> int | None:
         return shape.index(kind) if kind in shape else None
 
+    opens = RouteDecision in shape and not _OPENED.isdisjoint(shape)
+    closes = Receipt in shape and _CLOSED.issubset(shape)
+    carrier_of = {
+        shape.index(kind): shape.index(carrier)
+        for carrier, kinds, may in ((RouteDecision, _OPENED, opens), (Receipt, _CLOSED, closes))
+        for kind in kinds
+        if may and kind in shape
+    }
+    others = tuple(place for place in range(len(shape)) if place not in carrier_of)
+    row_at = {place: row for row, place in enumerate(others)}
     plan = _Plan(
-        alone=not (
-            (RouteDecision in shape and not _OPENED.isdisjoint(shape))
-            or (Receipt in shape and _CLOSED.issubset(shape))
-        ),
+        alone=not carrier_of,
         several=shape.count(RouteDecision) > 1 or shape.count(Receipt) > 1,
-        decision=first(RouteDecision),
+        row_of=tuple(row_at[carrier_of.get(place, place)] for place in range(len(shape))),
+        decision=first(RouteDecision) if opens else None,
         reservation=first(Reservation),
         attempt=first(Attempt),
         trace=first(TraceEvent),
-        receipt=first(Receipt),
+        receipt=first(Receipt) if closes else None,
         end=first(AttemptEvent),
         settlement=first(Settlement),
+        others=others,
+        carried=len(carrier_of),
     )
     if len(_plans) < PLANS_LIMIT and len(shape) <= PLAN_RECORDS_LIMIT:
         _plans[shape] = plan
@@ -126,21 +137,21 @@ def _of_one_request(records: Sequence[Record], plan: _Plan) -> tuple[list[Row], 
         closing = _closing(records[plan.receipt], records[plan.end], records[plan.settlement])
         if closing is not None:
             carried_by[plan.end] = carried_by[plan.settlement] = plan.receipt
+    whole = len(carried_by) == plan.carried
+    places = plan.others if whole else [n for n in range(len(records)) if n not in carried_by]
     rows: list[Row] = []
-    row_of: list[int] = []
-    for place, record in enumerate(records):
-        row_of.append(len(rows))
-        if place in carried_by:
-            continue
-        if opening is not None and place == plan.decision:
+    for place in places:
+        if place == plan.decision and opening is not None:
             rows.append((RouteDecision, opening))
-        elif closing is not None and place == plan.receipt:
+        elif place == plan.receipt and closing is not None:
             rows.append((Receipt, closing))
         else:
+            record = records[place]
             rows.append((type(record), astuple(record)))
-    for place, carrier in carried_by.items():
-        row_of[place] = row_of[carrier]
-    return rows, row_of
+    if whole:
+        return rows, plan.row_of
+    row_at = {place: row for row, place in enumerate(places)}
+    return rows, [row_at[carried_by.get(place, place)] for place in range(len(records))]
 
 
 def _opening(
@@ -152,14 +163,58 @@ def _opening(
         of.hold_kv_tokens is None and of.attempt_kind is None and of.trace_reasons is None
     ):
         return None
+    request_id, route_id, at_us = of.request_id, of.route_id, of.decided_at_us
     hold, attempt, trace = _NO_HOLD, _NO_ATTEMPT, _NO_TRACE
-    if plan.reservation is not None and (says := _hold(records[plan.reservation], of)):
-        hold, carried_by[plan.reservation] = says, at
-    if plan.attempt is not None and (says := _attempt(records[plan.attempt], of)):
-        attempt, carried_by[plan.attempt] = says, at
-    if plan.trace is not None and (says := _trace(records[plan.trace], of)):
-        trace, carried_by[plan.trace] = says, at
-    return astuple(of)[:_OWN_OF_DECISION] + hold + attempt + trace if carried_by else None
+    if plan.reservation is not None:
+        held = records[plan.reservation]
+        if (
+            isinstance(held, Reservation)
+            and held.request_id == request_id
+            and held.reservation_id == request_id
+            and held.tenant_id == of.tenant_id
+            and held.route_id == route_id
+            and held.reserved_at_us == at_us
+        ):
+            carried_by[plan.reservation] = at
+            hold = (
+                held.kv_tokens,
+                held.input_tokens,
+                held.output_tokens,
+                held.cost_pico,
+                held.bound_at_us,
+            )
+    if plan.attempt is not None:
+        begun = records[plan.attempt]
+        if (
+            isinstance(begun, Attempt)
+            and begun.request_id == request_id
+            and begun.attempt_id == request_id + FIRST_ATTEMPT
+            and begun.ordinal == 0
+            and begun.route_id == route_id
+            and begun.started_at_us == at_us
+        ):
+            carried_by[plan.attempt] = at
+            attempt = (begun.kind, begun.identity_id, begun.provider_kind)
+    if plan.trace is not None:
+        traced = records[plan.trace]
+        if (
+            isinstance(traced, TraceEvent)
+            and traced.request_id == request_id
+            and traced.event == (SELECTED if of.status == "accepted" else REJECTED)
+            and traced.observed_at_us == at_us
+            and traced.policy_revision == of.policy_revision
+            and traced.route_id == route_id
+        ):
+            carried_by[plan.trace] = at
+            trace = (
+                traced.reasons,
+                traced.budget_json,
+                traced.snapshot_revision,
+                traced.trace_id,
+            )
+    if not carried_by:
+        return None
+    return (*astuple(of)[:_OWN_OF_DECISION], *hold, *attempt, *trace)
 
 
 def _closing(of: Record, end: Record, settlement: Record) -> Values | None:
@@ -176,45 +231,6 @@ def _closing(of: Record, end: Record, settlement: Record) -> Values | None:
     ):
         return None
     return (*astuple(of)[:_OWN_OF_RECEIPT], 1, end.provider_request_id, end.service_tier)
-
-
-def _hold(one: Record, of: RouteDecision) -> Values | None:
-    if (
-        not isinstance(one, Reservation)
-        or one.request_id != of.request_id
-        or one.reservation_id != of.request_id
-        or one.tenant_id != of.tenant_id
-        or one.route_id != of.route_id
-        or one.reserved_at_us != of.decided_at_us
-    ):
-        return None
-    return one.kv_tokens, one.input_tokens, one.output_tokens, one.cost_pico, one.bound_at_us
-
-
-def _attempt(one: Record, of: RouteDecision) -> Values | None:
-    if (
-        not isinstance(one, Attempt)
-        or one.request_id != of.request_id
-        or one.attempt_id != of.request_id + FIRST_ATTEMPT
-        or one.ordinal != 0
-        or one.route_id != of.route_id
-        or one.started_at_us != of.decided_at_us
-    ):
-        return None
-    return one.kind, one.identity_id, one.provider_kind
-
-
-def _trace(one: Record, of: RouteDecision) -> Values | None:
-    if (
-        not isinstance(one, TraceEvent)
-        or one.request_id != of.request_id
-        or one.event != (SELECTED if of.status == "accepted" else REJECTED)
-        or one.observed_at_us != of.decided_at_us
-        or one.policy_revision != of.policy_revision
-        or one.route_id != of.route_id
-    ):
-        return None
-    return one.reasons, one.budget_json, one.snapshot_revision, one.trace_id
 
 
 def _is_end_of(one: AttemptEvent, of: Receipt) -> bool:

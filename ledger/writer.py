@@ -7,6 +7,7 @@ together or not at all, and the head in memory moves only when it is durable.
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain as flatten
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -37,7 +38,7 @@ Outcome = tuple[Appended, ...] | RecordRefused
 # Python's module looks for an adapter of each None and each bytes that it binds, and raises and
 # drops an AttributeError inside when there is none: a microsecond for nothing. These are the
 # identity, in C; they are shared by every connection of the process and change nothing.
-sqlite3.register_adapter(bytes, bytes)
+sqlite3.register_adapter(bytes, bytes.__bytes__)
 sqlite3.register_adapter(type(None), cast("Callable[[None], None]", dict[None, None]().get))
 
 
@@ -190,13 +191,14 @@ class Writer:
     ) -> list[Outcome]:
         """The whole batch in one go: the common case."""
         builder, rows = Builder(self.head), Rows()
-        outcomes: list[Outcome] = [prepare(builder, records, rows) for records in batch]
+        outcomes = prepare(builder, batch, rows)
         connection.execute("BEGIN IMMEDIATE")
         self._write(connection, rows)
+        placed = _placed(batch, outcomes)
         for projection in self._projections:
-            projection.apply(connection, _placed(batch, outcomes))
+            projection.apply(connection, placed)
         self._finish(connection, builder.head, builder.closed)
-        return outcomes
+        return [*outcomes]
 
     def _one_by_one(
         self, connection: sqlite3.Connection, batch: Sequence[Sequence[Record]]
@@ -208,10 +210,11 @@ class Writer:
             builder, rows = Builder(head), Rows()
             connection.execute("SAVEPOINT caller")
             try:
-                outcome = prepare(builder, records, rows)
+                (outcome,) = prepare(builder, (records,), rows)
                 self._write(connection, rows)
+                placed = _placed((records,), (outcome,))
                 for projection in self._projections:
-                    projection.apply(connection, _placed((records,), (outcome,)))
+                    projection.apply(connection, placed)
             except Exception as error:
                 if _of_the_environment(error):
                     raise
@@ -247,14 +250,10 @@ def _file_of(path: Path) -> tuple[int, int]:
 
 
 def _placed(
-    batch: Sequence[Sequence[Record]], outcomes: Sequence[Outcome]
+    batch: Sequence[Sequence[Record]], outcomes: Sequence[tuple[Appended, ...]]
 ) -> list[tuple[Record, Appended]]:
-    return [
-        pair
-        for records, outcome in zip(batch, outcomes, strict=True)
-        if not isinstance(outcome, RecordRefused)
-        for pair in zip(records, outcome, strict=True)
-    ]
+    """Every record of the batch with its place, in order."""
+    return list(zip(flatten.from_iterable(batch), flatten.from_iterable(outcomes), strict=True))
 
 
 def _of_the_environment(error: Exception) -> bool:

@@ -5,9 +5,11 @@ predecessor, which is taken away again. Latencies: TTFT, mean ITL and queue time
 measured, e2e of completed requests alone.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
 
 from ledger.histograms import bucket_of
 from ledger.money import split
@@ -16,6 +18,7 @@ from ledger.rollups.outcomes import Change
 from ledger.rollups.tables import (
     COSTS,
     COUNTS,
+    DIMENSIONS,
     LATENCIES,
     MINUTE_US,
     OUTCOME_COUNTS,
@@ -27,13 +30,13 @@ from ledger.slo import (
     SloDefinition,
     judge_for,
     user_cancelled_unserved,
-    valid_completion,
 )
+from ledger.slo_tally import Completed, Tally, tally_for
 
 Dimensions = tuple[str, ...]
-Objective = tuple[SloDefinition, Judge]
+Objective = tuple[SloDefinition, Judge, Callable[[SloDefinition, Completed], Tally] | None]
 Place = tuple[int, Dimensions]  # quarter hour, dimensions
-Histogram = dict[int, int]  # bucket -> count, which may be negative in a batch
+Histogram = Counter[int]  # bucket -> count, which may be negative in a batch
 QUARTER_US = grain_us(QUARTER)
 SHAPES_LIMIT = 100_000
 FIRST_OUTCOME = COUNTS.index(OUTCOME_COUNTS[0])
@@ -52,7 +55,7 @@ def _counters() -> dict[tuple[str, int], list[int]]:
 
 
 def _histograms() -> tuple[Histogram, ...]:
-    return tuple(defaultdict(int) for _ in LATENCIES)
+    return tuple([Counter() for _ in LATENCIES])
 
 
 @dataclass(slots=True)
@@ -62,7 +65,6 @@ class Group:
     sums: list[int]  # tables.COUNTS, then tables.COSTS in pico
     latencies: tuple[Histogram, ...]  # tables.LATENCIES; shared by groups of one latency series
     objectives: tuple[Objective, ...]  # those that these receipts count under
-    minutes: dict[int, list[tuple[SloDefinition, Judge, list[int]]]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -106,13 +108,8 @@ class Aggregator:
         if len(self._shapes) > SHAPES_LIMIT:
             self._shapes.clear()
         batch, gone = Batch(), Batch()
-        for receipt in added:
-            self._contribute(batch, receipt)
-        for receipt in removed:
-            self._contribute(gone, receipt)
-        for each in (batch, gone):  # counters were made for every objective, counted or not
-            for uncounted in [key for key, counts in each.sli.items() if not counts[1]]:
-                del each.sli[uncounted]
+        self._add(batch, added)
+        self._add(gone, removed)
         batch.take_away(gone)
         return batch
 
@@ -127,56 +124,84 @@ class Aggregator:
             for offset, count in enumerate(change.counts, start=FIRST_OUTCOME):
                 group.sums[offset] += count
 
-    def _contribute(self, batch: Batch, receipt: Receipt) -> None:
-        """Adds one receipt. The hot path: some µs for each receipt, written out for that."""
-        accepted_us = receipt.accepted_at_us
-        key = (accepted_us - accepted_us % QUARTER_US, dimensions_of(receipt))
+    def _add(self, batch: Batch, receipts: Iterable[Receipt]) -> None:
+        """Adds receipts. They are put together by minute and dimensions first: what is the same
+        for many is then asked once, and their numbers are added up column by column."""
+        cells: dict[tuple[int, Dimensions], list[Receipt]] = {}
+        for receipt in receipts:
+            accepted_us = receipt.accepted_at_us
+            cell = (accepted_us - accepted_us % MINUTE_US, _place_fields(receipt))
+            alike = cells.get(cell)
+            if alike is None:
+                cells[cell] = [receipt]
+            else:
+                alike.append(receipt)
+        for (minute_us, _), alike in cells.items():
+            self._add_alike(batch, minute_us, alike)
+
+    def _add_alike(self, batch: Batch, minute_us: int, receipts: Sequence[Receipt]) -> None:
+        """Adds receipts of one minute and equal dimensions."""
+        one, number = receipts[0], len(receipts)
+        key = (minute_us - minute_us % QUARTER_US, dimensions_of(one))
         group = batch.groups.get(key)
         if group is None:
-            group = batch.groups[key] = self._new_group(batch, receipt, key)
-        sums, status = group.sums, receipt.status
-        sums[0] += 1
-        if status == "completed":
-            sums[1] += 1
-            if valid_completion(receipt):
-                sums[2] += 1
-        elif status != "rejected" and not user_cancelled_unserved(receipt):
-            sums[1] += 1
-        sums[3] += receipt.input_tokens
-        sums[4] += receipt.cached_input_tokens
-        sums[5] += receipt.output_tokens
-        sums[6] += receipt.attempts
-        # From 7 on, OUTCOME_COUNTS: they come with reports, not with receipts.
-        sums[12] += receipt.cost_input_pico
-        sums[13] += receipt.cost_cached_input_pico
-        sums[14] += receipt.cost_output_pico
-        sums[15] += receipt.cost_fixed_pico
-        sums[16] += receipt.cost_other_pico
-        sums[17] += receipt.cost_retry_and_hedge_pico
-        sums[18] += receipt.cost_total_pico
-        if status != "rejected":
-            ttft, itl, e2e, queue = group.latencies
-            if (value_us := receipt.first_token_us) is not None:
-                ttft[bucket_of(value_us)] += 1
-            if (value_us := receipt.itl_mean_us) is not None:
-                itl[bucket_of(value_us)] += 1
-            if (value_us := receipt.queue_us) is not None:
-                queue[bucket_of(value_us)] += 1
-            if status == "completed":
-                e2e[bucket_of(receipt.e2e_us)] += 1
-        minute_us = accepted_us - accepted_us % MINUTE_US
-        counting = group.minutes.get(minute_us)
-        if counting is None:
-            counting = group.minutes[minute_us] = [
-                (definition, judge, batch.sli[definition.key, minute_us])
-                for definition, judge in group.objectives
-            ]
-        for definition, judge, counts in counting:
-            verdict = judge(definition, receipt)
-            if verdict is not None:
-                counts[1] += 1
-                if verdict == "good":
-                    counts[0] += 1
+            group = batch.groups[key] = self._new_group(batch, one, key)
+        picked = list(zip(*map(_measure_fields, receipts), strict=True))
+        sums, status = group.sums, one.status
+        sums[0] += number
+        for offset, column in zip(_SUMMED, picked[:_SUMS], strict=True):
+            sums[offset] += sum(column)
+        first_token_us, itl_mean_us, queue_us, e2e_us, deadline_us, cancel_ack_us = picked[_SUMS:]
+        if status == "rejected":
+            self._judge_each(batch, minute_us, group.objectives, receipts)
+            return
+        ttft, itl, e2e, queue = group.latencies
+        _count(ttft, first_token_us)
+        _count(itl, itl_mean_us)
+        _count(queue, queue_us)
+        if status != "completed":
+            sums[1] += sum(not user_cancelled_unserved(receipt) for receipt in receipts)
+            self._judge_each(batch, minute_us, group.objectives, receipts)
+            return
+        _count(e2e, e2e_us)
+        completed = Completed(
+            output_tokens=picked[2],
+            first_token_us=first_token_us,
+            itl_mean_us=itl_mean_us,
+            queue_us=queue_us,
+            e2e_us=e2e_us,
+            deadline_us=deadline_us,
+            cancel_ack_us=cancel_ack_us,
+            cost_total_pico=picked[10],
+            degraded=one.degraded_from is not None,
+            schema_valid=one.schema_valid,
+        )
+        sums[1] += number
+        sums[2] += sum(completed.valid())
+        for definition, judge, tally in group.objectives:
+            if tally is None:
+                self._judge_each(batch, minute_us, ((definition, judge, tally),), receipts)
+                continue
+            good, valid = tally(definition, completed)
+            if valid:
+                counts = batch.sli[definition.key, minute_us]
+                counts[0] += good
+                counts[1] += valid
+
+    def _judge_each(
+        self,
+        batch: Batch,
+        minute_us: int,
+        objectives: Sequence[Objective],
+        receipts: Sequence[Receipt],
+    ) -> None:
+        for definition, judge, _ in objectives:
+            verdicts = [judge(definition, receipt) for receipt in receipts]
+            good, bad = verdicts.count("good"), verdicts.count("bad")
+            if good or bad:
+                counts = batch.sli[definition.key, minute_us]
+                counts[0] += good
+                counts[1] += good + bad
 
     def _new_group(self, batch: Batch, receipt: Receipt, key: Place) -> Group:
         shape = self._shapes.get(key[1])
@@ -192,7 +217,9 @@ class Aggregator:
     def _shape(self, receipt: Receipt) -> Shape:
         # What a selector asks for are dimensions, so one answer holds for all receipts of a group.
         covering = tuple(
-            (one, judge_for(one)) for one in self._definitions if one.selector.covers(receipt)
+            (one, judge_for(one), tally_for(one))
+            for one in self._definitions
+            if one.selector.covers(receipt)
         )
         series = (
             receipt.logical_model,
@@ -203,6 +230,41 @@ class Aggregator:
             receipt.arm or "",
         )
         return Shape(series, covering)
+
+
+_place_fields: Callable[[Receipt], Dimensions] = attrgetter(
+    *(name for name in DIMENSIONS if name not in ("reason", "degraded", "tags")),
+    "terminal_error_code",
+    "degraded_from",
+    "tags_json",
+)
+"""What `dimensions_of` and the selectors of objectives ask of a receipt, but for its tokens."""
+
+_measure_fields: Callable[[Receipt], tuple[Any, ...]] = attrgetter(
+    "input_tokens",
+    "cached_input_tokens",
+    "output_tokens",
+    "attempts",
+    *(f"{cost}_pico" for cost in COSTS),
+    "first_token_us",
+    "itl_mean_us",
+    "queue_us",
+    "e2e_us",
+    "deadline_us",
+    "cancel_ack_us",
+)
+# Where the first of them are added up, by place in a group's sums. OUTCOME_COUNTS come with
+# reports, not with receipts; `judged` and `valid` are counted, not added.
+_SUMMED = (
+    *(COUNTS.index(name) for name in ("input_tokens", "cached_input_tokens", "output_tokens")),
+    COUNTS.index("attempts"),
+    *range(len(COUNTS), len(COUNTS) + len(COSTS)),
+)
+_SUMS = len(_SUMMED)
+
+
+def _count(histogram: Histogram, values_us: Sequence[int | None]) -> None:
+    histogram.update([bucket_of(value_us) for value_us in values_us if value_us is not None])
 
 
 def dimensions_of(receipt: Receipt) -> Dimensions:
