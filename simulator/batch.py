@@ -16,7 +16,7 @@ from simulator.iterations import (
 from simulator.leaping import is_plain, leap
 from simulator.scheduler import MAX_JOB_TOKENS, Job, ReplicaConfig
 from simulator.state import COMPLETED, NEVER, NO_HASHES, REFUSED, ReplicaState, ints_of
-from simulator.stepping import stepping
+from simulator.striding import OBSERVE, pacing
 from simulator.timing import MAX_PS, TimeModel
 
 PROGRESS_SLICES = 200
@@ -165,7 +165,7 @@ def simulate(
     if is_plain(state):
         leap(state, progress)
     else:
-        core = stepping(state)
+        core = pacing(state)
         next(core)
         if progress is not None and len(jobs):
             begin, end = int(jobs.arrival_ps.min()), int(jobs.arrival_ps.max())
@@ -173,6 +173,7 @@ def simulate(
                 core.send(begin + (end - begin) * part // PROGRESS_SLICES)
                 progress(1.0 - len(state.pending) / len(jobs))
         core.send(MAX_PS - 1)
+        core.send(OBSERVE)
         if state.running or state.pending or state.queue or state.urgent:
             raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
     if progress is not None:

@@ -6,7 +6,7 @@ arrival cuts only the stretch of the replica that it goes to. Sources SIM-1, SCH
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from simulator.iterations import Int64Array, IterationLog, token_times_ps
 from simulator.scheduler import ReplicaConfig, Snapshot
 from simulator.snapshots import observe
 from simulator.state import CANCELLED, REFUSED, SHED, ReplicaState
-from simulator.stepping import stepping
+from simulator.striding import OBSERVE, pacing
 from simulator.timing import MAX_PS, TimeModel
 
 NOT_ROUTED = -1
@@ -37,30 +37,29 @@ class Loads:
     was routed since then shows in `outstanding` only.
     """
 
-    def __init__(self, states: Sequence[ReplicaState]) -> None:
+    def __init__(
+        self, states: Sequence[ReplicaState], run_to: Callable[[int, int], None]
+    ) -> None:
         self.now_ps = 0
         self.outstanding = [0] * len(states)
-        self._states = states
-        self._changes = [0] * len(states)
+        self.submitted = [0] * len(states)
+        self._states, self._run_to = states, run_to
         self._taken: list[Snapshot] | None = None
 
     def snapshot(self, replica: int) -> Snapshot:
         """Return what is known of a replica's load, with the time at which it was observed."""
         if self._taken is not None:
             return self._taken[replica]
-        return observe(self._states[replica], self.now_ps, self._changes[replica])
+        return self._observed(replica)
 
-    def changed(self, replica: int, outstanding: int) -> None:
-        """Note that so many jobs more (or fewer) are on a replica."""
-        self.outstanding[replica] += outstanding
-        self._changes[replica] += abs(outstanding)
+    def _observed(self, replica: int) -> Snapshot:
+        self._run_to(replica, self.now_ps)
+        changes = 2 * self.submitted[replica] - self.outstanding[replica]
+        return observe(self._states[replica], self.now_ps, changes)
 
     def take_snapshots(self) -> None:
         """Observe all replicas now; from then on `snapshot` answers with that."""
-        self._taken = [
-            observe(state, self.now_ps, changes)
-            for state, changes in zip(self._states, self._changes, strict=True)
-        ]
+        self._taken = [self._observed(replica) for replica in range(len(self._states))]
 
 
 Route = Callable[[int, Loads], int | None]
@@ -149,16 +148,19 @@ class Fleet:
         fill_columns(self._shared, jobs)
         self._states = [_sharing(self._shared, jobs, *replica) for replica in replicas]
         self._cores = [_started(state) for state in self._states]
+        self._ended = [state.ended for state in self._states]
         self._servable = [config.max_servable_tokens for config, _ in replicas]
         self._largest = max(self._servable)
         self._due = [MAX_PS] * len(replicas)
-        self._heap: list[tuple[int, int]] = []
-        self._loads = Loads(self._states)
+        self._heap = [(MAX_PS, replica) for replica in range(len(replicas))]
+        self._loads = Loads(self._states, self._observable)
         self._interval = snapshot_interval_ps
         self._replica = [NOT_ROUTED] * len(jobs)
         self._queue = None if front is None else FairQueue(front.policy)
         self._cancel_ps: list[int] = jobs.cancel_ps.tolist()
         self._waiting_cancels: list[tuple[int, int]] = []
+        self._least_ps = [state.batch_table[1] for state in self._states]
+        self._output: list[int] = jobs.output_tokens.tolist()
         self._total = (jobs.input_tokens + jobs.output_tokens).tolist()
 
     def run(self) -> FleetResult:
@@ -166,17 +168,28 @@ class Fleet:
         arrivals: list[int] = self._jobs.arrival_ps.tolist()
         order = np.argsort(self._jobs.arrival_ps, kind="stable").tolist()
         next_snapshot = 0 if self._interval is not None else MAX_PS
+        heap, loads, route, waits = self._heap, self._loads, self._route, self._waiting_cancels
+        arrive, submit = self._arrive, self._submit
         for job in order:
             now = arrivals[job]
             while next_snapshot <= now:
                 self._advance(next_snapshot)
-                self._loads.take_snapshots()
+                loads.take_snapshots()
                 next_snapshot += self._interval or MAX_PS
-            self._advance(now)
-            self._arrive(job, now)
+            if heap[0][0] <= now or waits:
+                self._advance(now)
+            loads.now_ps = now
+            if self._total[job] > self._largest:
+                self._end(job, REFUSED, now)
+            elif self._queue is None:
+                submit(job, route(job, loads), now)
+            else:
+                arrive(job, now)
         self._advance(MAX_PS - 1)
         if any(self._loads.outstanding) or self._queue:
             raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
+        for core in self._cores:
+            core.send(OBSERVE)
         return FleetResult(
             jobs=collect(self._shared, self._jobs),
             replica=np.array(self._replica, np.int32),
@@ -185,47 +198,44 @@ class Fleet:
 
     def _advance(self, now: int) -> None:
         """Handle all that happens at the replicas and in the queue up to and including `now`."""
-        heap, due, cancels = self._heap, self._due, self._waiting_cancels
+        heap, due, cancels, queue = self._heap, self._due, self._waiting_cancels, self._queue
         while True:
-            at = heap[0][0] if heap else MAX_PS
+            at, replica = heap[0]
             if cancels and cancels[0][0] < at and cancels[0][0] <= now:
                 self._cancel_waiting()
-                continue
-            if at > now:
+            elif at > now:
                 break
-            replica = heappop(heap)[1]
-            if due[replica] != at:
-                continue
-            # With a queue in front, what ends makes room at that very moment.
-            self._step(replica, now if self._queue is None else at)
-            if self._queue:
-                self._loads.now_ps = at
-                self._dispatch(at)
+            elif due[replica] != at:
+                heappop(heap)
+            else:
+                # With a queue in front, what ends makes room at that very moment.
+                due[replica] = planned = self._run_to(replica, now if queue is None else at)
+                heapreplace(heap, (planned, replica))
+                if queue:
+                    self._loads.now_ps = at
+                    self._dispatch(at)
         self._loads.now_ps = now
 
-    def _step(self, replica: int, until: int) -> None:
-        state = self._states[replica]
-        self._cores[replica].send(until)
-        if state.ended:
-            self._loads.changed(replica, -len(state.ended))
-            state.ended.clear()
-        planned = state.planned_end
-        if planned is None:
-            idle = not (state.running or state.queue or state.urgent or state.pending)
-            planned = MAX_PS if idle else until + 1
-        self._due[replica] = planned
-        if planned < MAX_PS:
-            heappush(self._heap, (planned, replica))
+    def _run_to(self, replica: int, until: int) -> int:
+        """Run a replica up to and including `until`; return when something may end there next."""
+        due = self._cores[replica].send(until)
+        ended = self._ended[replica]
+        if ended:
+            self._loads.outstanding[replica] -= len(ended)
+            ended.clear()
+        return due
+
+    def _observable(self, replica: int, now: int) -> None:
+        """Run a replica to `now`, by when nobody can have ended there, and have it observed."""
+        self._due[replica] = planned = self._run_to(replica, now)
+        heappush(self._heap, (planned, replica))
+        self._cores[replica].send(OBSERVE)
 
     def _arrive(self, job: int, now: int) -> None:
-        if self._total[job] > self._largest:
-            self._end(job, REFUSED, now)
-            return
-        front = self._front
-        if self._queue is None or front is None:
-            self._submit(job, self._route(job, self._loads), now)
-            return
-        shed = self._queue.offer(
+        """Let a job queue up in front of the replicas, and go on to one that has room."""
+        front, queue = self._front, self._queue
+        assert front is not None and queue is not None  # noqa: S101 - only called with both
+        shed = queue.offer(
             Waiting(
                 item=job,
                 tenant=front.tenants[job],
@@ -261,24 +271,30 @@ class Fleet:
         if self._total[job] > self._servable[replica]:
             self._end(job, REFUSED, now)
             return
-        state = self._states[replica]
+        state, cancel, loads = self._states[replica], self._cancel_ps[job], self._loads
         state.arrival[job] = now
         state.pending.append(job)
-        if self._cancel_ps[job] >= 0:
-            heappush(state.cancels, (max(now, self._cancel_ps[job]), job, job))
         self._replica[job] = replica
-        self._loads.changed(replica, 1)
-        if self._due[replica] > now + 1:
-            self._due[replica] = now + 1
-            heappush(self._heap, (now + 1, replica))
+        loads.outstanding[replica] += 1
+        loads.submitted[replica] += 1
+        # Until something can end there, the replica needn't know of the job, unless another
+        # might have to give way for it and the rest would be done sooner.
+        state.room -= state.final_blocks[job]
+        due = now + self._output[job] * self._least_ps[replica] if state.room >= 0 else now + 1
+        if cancel >= 0:
+            heappush(state.cancels, (max(now, cancel), job, job))
+            due = min(due, max(now + 1, cancel))
+        if due < self._due[replica]:
+            self._due[replica] = due
+            heappush(self._heap, (due, replica))
 
     def _end(self, job: int, outcome: int, now: int) -> None:
         self._shared.done[job] = now
         self._shared.outcome[job] = outcome
 
 
-def _started(state: ReplicaState) -> Generator[None, int, None]:
-    core = stepping(state)
+def _started(state: ReplicaState) -> Generator[int, int, None]:
+    core = pacing(state)
     next(core)
     return core
 

@@ -7,6 +7,7 @@ scheduler.py.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 NO_JOB = -1
@@ -39,7 +40,7 @@ class PrefixCache:
 
     def __init__(self, usable_blocks: int) -> None:
         self.owners: dict[int, int] = {}
-        self.tracked: dict[int, list[int]] = {}
+        self.tracked: dict[int, Sequence[int]] = {}
         self.own: dict[int, int] = {}
         self.evictable: OrderedDict[int, Extent | None] = OrderedDict()
         self.evictable_blocks = 0
@@ -91,6 +92,36 @@ class PrefixCache:
             return hits + own_hits, unowned + own_hits
         return hits, unowned
 
+    def never_hit_next(self) -> int:
+        """Return how many blocks will be evicted before the first that somebody could hit."""
+        blocks = 0
+        for extent in self.evictable.values():
+            if extent is None or extent.slot != NO_JOB:
+                break
+            blocks += extent.blocks
+        return blocks
+
+    def take(self, slot: int, hashes: tuple[int, ...], limit: int) -> tuple[int, int]:
+        """Look up and claim at once; return (hits, those of them without an owner)."""
+        if self.own and slot in self.own:
+            hits, unowned = self.lookup(slot, hashes, limit)
+            self.claim(slot, hashes, hits)
+            return hits, unowned
+        owners, unowned, hits = self.owners, 0, 0
+        for block_hash in hashes if len(hashes) <= limit else hashes[:limit]:
+            count = owners.get(block_hash)
+            if count is None:
+                break
+            owners[block_hash] = count + 1
+            if not count:
+                del self.evictable[block_hash]
+                unowned += 1
+            hits += 1
+        # Who has hit all publishes no more, so that the hashes themselves can stand for its list.
+        self.tracked[slot] = hashes if hits == len(hashes) else list(hashes[:hits])
+        self.evictable_blocks -= unowned
+        return hits, unowned
+
     def claim(self, slot: int, hashes: tuple[int, ...], hits: int) -> int:
         """Give `slot` the blocks that `lookup` found; return how many tracked ones had no owner.
 
@@ -118,6 +149,7 @@ class PrefixCache:
         """Publish `slot`'s hashed blocks up to `full_blocks`; return how many became tracked."""
         held, owners = self.tracked[slot], self.owners
         before = len(held)
+        assert isinstance(held, list)  # noqa: S101 - a tuple stands for all of the hashes
         for block_hash in hashes[before:full_blocks]:
             if block_hash in owners:
                 held.append(ANONYMOUS)
@@ -134,9 +166,8 @@ class PrefixCache:
         for block_hash in held[full_blocks:]:
             if block_hash != ANONYMOUS:
                 del self.owners[block_hash]
-        retracted = max(0, len(held) - full_blocks)
-        del held[full_blocks:]
-        return retracted
+        self.tracked[slot] = held[:full_blocks]
+        return max(0, len(held) - full_blocks)
 
     def release(self, slot: int, private_blocks: int, own_published: int, keep_own: bool) -> int:
         """Free all of `slot`'s blocks, last first; return how many tracked ones became free.
@@ -153,6 +184,16 @@ class PrefixCache:
         if not held:
             return 0
         owners, evictable, freed, anonymous = self.owners, self.evictable, 0, 0
+        if isinstance(held, tuple):
+            for block_hash in reversed(held):
+                owners[block_hash] = count = owners[block_hash] - 1
+                if not count:
+                    evictable[block_hash] = None
+                    freed += 1
+            if freed:
+                self._last = None
+                self.evictable_blocks += freed
+            return freed
         for block_hash in reversed(held):
             if block_hash == ANONYMOUS:
                 anonymous += 1

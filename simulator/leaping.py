@@ -16,6 +16,7 @@ from simulator.state import (
     ENTRY_BITS,
     ENTRY_MASK,
     NEVER,
+    NO_MORE,
     ReplicaState,
     ints_of,
 )
@@ -23,8 +24,6 @@ from simulator.timing import MAX_PS, steps_until
 
 ROOT_ERROR = 1e-5
 """More than a root in floating point can be wrong by: it is below 2**24 steps, good to 2**-50."""
-NO_MORE = 2**64
-"""Beyond any time and any iteration."""
 ROW_WIDTH = 4
 """A row is (start ps, steps, a ps, tokens emitted a step); the rest of the log follows from it."""
 ROWS_CHUNK = 8192 * ROW_WIDTH
@@ -224,7 +223,7 @@ def leap(state: ReplicaState, progress: Callable[[float], None] | None = None) -
                 entering.clear()
                 rows += (begin, 1, a, decodes)
                 if len(rows) > ROWS_CHUNK:
-                    _flush(state, rows, now, iteration)
+                    flush_rows(state, rows, iteration)
                     if progress is not None:
                         progress(1.0 - len(pending) / jobs)
                 if next_end <= iteration or next_arrival <= now or partial >= 0 or counts_blocks:
@@ -263,7 +262,7 @@ def leap(state: ReplicaState, progress: Callable[[float], None] | None = None) -
         else:
             break
 
-    _flush(state, rows, now, iteration)
+    flush_rows(state, rows, iteration)
 
 
 def _send_back(state: ReplicaState, slot: int) -> None:
@@ -273,9 +272,14 @@ def _send_back(state: ReplicaState, slot: int) -> None:
     state.pending.appendleft(slot)
 
 
-def _flush(state: ReplicaState, rows: list[int], now: int, iteration: int) -> None:
-    """Append to the state's log rows of which the last ended with `iteration`, at `now`."""
-    if now >= MAX_PS:
+def flush_rows(state: ReplicaState, rows: list[int], iteration: int) -> None:
+    """Move rows, of which the last ended with `iteration`, to the state's log.
+
+    Raises OverflowError where times left the range of MAX_PS.
+    """
+    if not rows:
+        return
+    if rows[-ROW_WIDTH] + rows[1 - ROW_WIDTH] * rows[2 - ROW_WIDTH] >= MAX_PS:
         raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
     state.flush_log()
     start, steps, a, emitted = ints_of(rows).reshape(-1, ROW_WIDTH).T

@@ -21,6 +21,8 @@ from simulator.timing import TimeModel
 
 COMPLETED, CANCELLED, REFUSED, SHED = range(4)
 NEVER = -1
+NO_MORE = 2**64
+"""Beyond any time and any iteration."""
 ENTRY_BITS = 32
 ENTRY_MASK = (1 << ENTRY_BITS) - 1
 LOG_WIDTH = 6
@@ -55,6 +57,8 @@ class ReplicaState:
     A job cancelled while waiting stays in its queue as one of `dropped` where `drops_lazily`,
     which suits long queues; without it the slot can be used again at once.
 
+    `room` is how many final blocks may be handed in before somebody might have to give way.
+
     `log` has LOG_WIDTH integers a segment: iterations run before it, start ps, steps, a ps,
     b ps, tokens emitted a step.
     """
@@ -67,6 +71,7 @@ class ReplicaState:
         self.planned_end: int | None = None
         self.planned_a = self.planned_b = 0
         self.in_flight = False
+        self.room = -1
 
         self.pending: deque[int] = deque()
         self.cancels: list[tuple[int, int, int]] = []
@@ -175,6 +180,11 @@ class ReplicaState:
             self.queue.remove(slot)
         if self.cache is not None:
             self.cache.forget(slot)
+
+    def waiting_slots(self) -> list[int]:
+        """Return who waits in the queues, without the cancelled, in no order that matters."""
+        waiting = [*self.queue, *(entry[3] for entry in self.urgent)]
+        return [slot for slot in waiting if self.done[slot] < 0]
 
     def urgency(self, slot: int) -> tuple[int, int, int, int]:
         """Return the order of the waiting under priority; the largest is preempted first."""

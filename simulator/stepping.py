@@ -17,6 +17,7 @@ from simulator.state import (
     ENTRY_MASK,
     LOG_CHUNK,
     NEVER,
+    NO_MORE,
     ReplicaState,
 )
 from simulator.timing import MAX_PS
@@ -25,8 +26,17 @@ NEARLY_2 = 2.0 * (1.0 - 1e-12)
 """Keeps a root that was estimated in floating point from exceeding the exact one."""
 
 
-def stepping(state: ReplicaState) -> Generator[None, int, None]:
+CALM_ITERATIONS = 64
+"""How many iterations go by before the loop looks again whether it could give back."""
+
+
+def stepping(
+    state: ReplicaState, limit: int = -1, *, until_calm: bool = False
+) -> Generator[int, int, int]:
     """Run `state`: each `send(limit_ps)` handles what happens up to and including the limit.
+
+    It answers with a time beyond the limit before which no job that it knows can end (MAX_PS where
+    none is left). With `until_calm` it returns the present limit once striding.py can go on.
 
     An iteration that would start at the limit waits for the next call, so that arrivals and
     cancels of that very moment still count. A stretch that ends beyond the limit stays
@@ -52,11 +62,13 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
     fcfs, urgent = state.queue, state.urgent
     queue = urgent if by_priority else fcfs
 
-    now = iteration = number = dropped = stale = waiting_tokens = 0
-    decodes = offset_sum = decode_blocks = fixed = committed = 0
+    now, iteration, number = state.now, state.iteration, state.admissions
+    dropped, stale, waiting_tokens = state.dropped, state.stale, state.waiting_tokens
+    decodes, offset_sum = state.decodes, state.decode_offset_sum
+    decode_blocks, fixed, committed = state.decode_blocks, state.fixed_blocks, state.committed
+    look_again = iteration + CALM_ITERATIONS if until_calm else NO_MORE
     entering: list[int] = []
 
-    limit = yield
     next_arrival = arrival[pending[0]] if pending else MAX_PS
     next_cancel = cancels[0][0] if cancels else MAX_PS
     while True:
@@ -87,14 +99,26 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
             if not running:
                 publications.clear()  # of jobs that left before they got there
 
-        exact_iteration = False
+        if iteration >= look_again and now <= limit:
+            look_again = iteration + CALM_ITERATIONS
+            at_rest = not (queue or prefilling or publications or stale or dropped)
+            if at_rest and 4 * committed < 3 * usable:
+                state.now, state.iteration, state.admissions = now, iteration, number
+                state.decodes, state.decode_offset_sum = decodes, offset_sum
+                state.decode_blocks, state.fixed_blocks = decode_blocks, fixed
+                state.committed, state.stale, state.dropped = committed, stale, dropped
+                state.waiting_tokens = waiting_tokens
+                state.flush_log()
+                return limit
+
+        exact_iteration = hits_may_go = False
         if queue or prefilling or publications or committed > usable:
             if now >= limit:
                 state.now, state.iteration, state.decodes = now, iteration, decodes
                 state.decode_offset_sum, state.decode_blocks = offset_sum, decode_blocks
                 state.fixed_blocks, state.waiting_tokens = fixed, waiting_tokens
                 state.dropped, state.planned_end = dropped, None
-                limit = yield
+                limit = yield limit + 1
                 next_arrival = arrival[pending[0]] if pending else MAX_PS
                 next_cancel = cancels[0][0] if cancels else MAX_PS
                 continue
@@ -191,7 +215,6 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 can_admit = True
 
             # The waiting, head of line first, unless KV was so short that somebody had to go.
-            hits_may_go = False  # with them the first chunk of a blocked head may fit
             while queue and tokens_left > 0 and can_admit and len(running) < max_seqs:
                 slot = urgent[0][3] if by_priority else fcfs[0]
                 if dropped and done[slot] >= 0:
@@ -227,6 +250,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                     held = -(-(start + tokens) // block_tokens)
                     needed = -(-to_compute // block_tokens) if whole_must_fit else held
                     if needed - hits + unowned + watermark > free:
+                        # With them the first chunk of a blocked head may fit.
                         hits_may_go = unowned > 0 and not whole_must_fit
                         break
                     free -= held - hits + unowned
@@ -273,7 +297,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 state.decode_offset_sum, state.decode_blocks = offset_sum, decode_blocks
                 state.fixed_blocks, state.waiting_tokens = fixed, waiting_tokens
                 state.dropped, state.planned_end = dropped, None
-                limit = yield
+                limit = yield next_arrival
                 next_arrival = arrival[pending[0]] if pending else MAX_PS
                 next_cancel = cancels[0][0] if cancels else MAX_PS
             continue
@@ -293,7 +317,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 state.dropped, state.in_flight = dropped, True
                 state.planned_end, state.planned_a, state.planned_b = end, a, 0
                 while end > limit:
-                    limit = yield
+                    limit = yield end
                 state.in_flight = False
                 next_arrival = arrival[pending[0]] if pending else MAX_PS
                 next_cancel = cancels[0][0] if cancels else MAX_PS
@@ -367,7 +391,7 @@ def stepping(state: ReplicaState) -> Generator[None, int, None]:
                 )
                 bound, cut = min(bound, end), False
                 while end > limit and not cut:
-                    limit = yield
+                    limit = yield next_cancel if limit < next_cancel < end else end
                     next_arrival = arrival[pending[0]] if pending else MAX_PS
                     next_cancel = cancels[0][0] if cancels else MAX_PS
                     cut = next_cancel < bound or (open_to_arrivals and next_arrival < bound)
