@@ -13,6 +13,9 @@ WITHIN_US: Final[Mapping[str, int]] = {
     "15m": 15 * MINUTE_US,
     "1h": 60 * MINUTE_US,
 }
+LABELS: Final[Mapping[str, str]] = {
+    name: f"{us // MINUTE_US} min" for name, us in WITHIN_US.items()
+}
 DEFAULT_WITHIN = "15m"
 PARAMETERS = ("within", "at")
 VALUE_LIMIT_CHARS = 40

@@ -108,6 +108,11 @@ def is_open(lines: Iterable[GateLine]) -> bool:
     return bool(found) and all(state == "passed" for state in found)
 
 
+def _of_one(milli: int) -> str:
+    """Thousandths as the share that they are: 930 -> "0.930"."""
+    return f"{milli // 1000}.{milli % 1000:03d}"
+
+
 def _line(asked: Requirement, found: EvaluationResult | None) -> GateLine:
     state: LineState
     if found is None:
@@ -116,7 +121,8 @@ def _line(asked: Requirement, found: EvaluationResult | None) -> GateLine:
         state, detail = "failed", f"{found.evaluation_id} has not passed"
     elif found.score_milli < asked.floor_milli:
         state = "failed"
-        detail = f"{found.evaluation_id} scored {found.score_milli}, under {asked.floor_milli}"
+        scored, floor = _of_one(found.score_milli), _of_one(asked.floor_milli)
+        detail = f"{found.evaluation_id} scored {scored}, under {floor}"
     else:
-        state, detail = "passed", f"{found.evaluation_id} scored {found.score_milli}"
+        state, detail = "passed", f"{found.evaluation_id} scored {_of_one(found.score_milli)}"
     return GateLine(check=asked.check, suite=asked.suite, state=state, detail=detail)

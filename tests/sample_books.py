@@ -195,7 +195,7 @@ def keep_books(ledger: Path) -> None:
 
     for number in range(8):
         at_us = books.START_US + number // 2 * books.DAY_US + number * MINUTE_US
-        books.append(ledger, _september(900_001 + number, at_us, unknown=number == 7))
+        books.append(ledger, _september(900_000_001 + number, at_us, unknown=number == 7))
     report = books.costs(
         (0, books.usual(2)),
         (1, [("gpt-5, input", 0.0043, 2_000), ("gpt-5, output", 0.0032, 400)]),

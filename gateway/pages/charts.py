@@ -9,8 +9,10 @@ theme restyles a chart without redrawing it.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta, tzinfo
 
-from gateway.pages.formatting import axis_duration, duration
+from gateway.pages.formatting import axis_duration, clock_time, duration
+from ledger.zones import to_local
 
 COLOURS = 6
 TICKS_WANTED = 5
@@ -18,6 +20,9 @@ ROW_PX = 30
 MARK_ROOM = 1.6  # a deadline further away than this many times the bars is named, not drawn
 TICK_ROOM = 0.15  # of the plot, for a label on the narrowest screen
 BOX = 1000
+MINUTE_US = 60_000_000
+DAY_US = 24 * 60 * MINUTE_US
+CLOCK_STEPS_US = tuple(each * MINUTE_US for each in (5, 15, 30, 60, 120, 180, 240, 360, 720))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +130,14 @@ class Series:
 def time_series(
     series: Sequence[Series],
     *,
-    x_label: Callable[[float], str],
+    x_ticks: Callable[[float, float], Sequence[tuple[float, str]]],
     y_label: Callable[[float], str],
     thresholds: Sequence[tuple[float, str]] = (),
 ) -> Plot | None:
-    """Lines over time, y from 0; None where there is no point at all."""
+    """Lines over time, y from 0; None where there is no point at all.
+
+    `x_ticks` says which places between the first and the last are named, and how.
+    """
     points = [point for each in series for point in each.points]
     values = [y for _, y in points if y is not None]
     if not values:
@@ -149,8 +157,7 @@ def time_series(
     return Plot(
         lines=lines,
         x_ticks=tuple(
-            Tick(at=percent(share), label=x_label(first + share * (last - first)))
-            for share in (0, 0.25, 0.5, 0.75, 1)
+            Tick(at=percent(place(x, 0)[0]), label=label) for x, label in x_ticks(first, last)
         ),
         y_ticks=tuple(
             Tick(at=percent(1 - value / top), label=y_label(value)) for value in ticks(0, top)
@@ -208,7 +215,8 @@ def ecdf(distributions: Sequence[Distribution]) -> Plot | None:
             Tick(at=percent(1 - share), label=f"{share:.0%}") for share in (0, 0.25, 0.5, 0.75, 1)
         ),
         marks=tuple(
-            Tick(at=percent(1 - share), label=name) for share, name in ((0.95, "p95"), (0.99, ""))
+            Tick(at=percent(1 - share), label=name)
+            for share, name in ((0.95, "p95"), (0.99, "p99"))
         ),
         quiet=True,
         areas=tuple(areas),
@@ -344,6 +352,21 @@ def ticks(low: float, high: float, wanted: int = TICKS_WANTED) -> tuple[float, .
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return tuple(round(number * step, 12) for number in range(first, last + 1))
+
+
+def clock_ticks(first_us: float, last_us: float, zone: tzinfo) -> tuple[tuple[float, str], ...]:
+    """Round times of day in the zone from first to last, at most `TICKS_WANTED`: (place, "21:00").
+
+    A change of the zone's clock within the span moves the labels behind it off their round times,
+    and says the truth.
+    """
+    shift = to_local(int(first_us), zone).utcoffset() or timedelta(0)
+    shift_us = shift // timedelta(microseconds=1)
+    wide = last_us - first_us
+    step = next((each for each in CLOCK_STEPS_US if wide / each <= TICKS_WANTED - 1), DAY_US)
+    begin = math.ceil((first_us + shift_us) / step) * step - shift_us
+    places = [begin + step * number for number in range(TICKS_WANTED)]
+    return tuple((at, clock_time(int(at), zone)[:5]) for at in places if at <= last_us)
 
 
 def log_ticks(low: float, high: float) -> tuple[float, ...]:

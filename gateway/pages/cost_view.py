@@ -3,10 +3,11 @@
 import csv
 import hashlib
 import io
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from urllib.parse import urlencode
 
 from django.http import QueryDict
@@ -53,6 +54,7 @@ _RECEIPT_FILTERS: dict[Dimension, str] = {
     "status": "status",
     "reason": "reason",
 }
+_HOUR = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?:Z|[+-]\d\d:\d\d)")
 BARS_LIMIT = 10
 PARTS_LIMIT = 5
 OTHERS = "others"
@@ -159,8 +161,15 @@ def picture(table: CostTable) -> StackedBars | None:
     if any(split[-1] for _, split in bars if len(split) > len(parts)):
         labels.append(OTHERS)
     return stacked_bars(
-        [(label, units(sum(split)), split[: len(labels)]) for label, split in bars], labels
+        [(_bar(label), units(sum(split)), split[: len(labels)]) for label, split in bars], labels
     )
+
+
+def _bar(label: str) -> str:
+    """An hour as a bar has room for it: "2026-11-30T01:00+05:30" -> "30 Nov 01:00"."""
+    if not _HOUR.fullmatch(label):
+        return label
+    return f"{datetime.fromisoformat(label):%d %b %H:%M}"
 
 
 def _largest(amounts: dict[str, dict[str, int]]) -> list[str]:

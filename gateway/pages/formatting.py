@@ -7,6 +7,7 @@ amount, never a rounded one.
 from datetime import UTC, datetime, tzinfo
 
 NONE = "–"
+JOIN = "\u00a0"  # between a number and its unit, which stay on one line
 MONEY_PLACES = 6  # shown at least, so that decimal points line up
 PICO_PER_UNIT = 10**12
 
@@ -37,18 +38,24 @@ def duration(us: int | None) -> str:
     if us < 0:
         return "-" + duration(-us)
     if us < 1_000:
-        return f"{us} µs"
+        return f"{us}{JOIN}µs"
     if us < 1_000_000:
-        return f"{milliseconds(us)} ms"
+        return f"{milliseconds(us)}{JOIN}ms"
     seconds = us // 1_000_000
     if seconds < 60:
         whole, thousandths = divmod((us + 500) // 1_000, 1_000)
-        return f"{whole}.{thousandths:03d} s"
+        return f"{whole}.{thousandths:03d}{JOIN}s"
     if seconds < 3600:
-        return f"{seconds // 60} min {seconds % 60} s"
+        return _two(seconds // 60, "min", seconds % 60, "s")
     if seconds < 86_400:
-        return f"{seconds // 3600} h {seconds % 3600 // 60} min"
-    return f"{seconds // 86_400} d {seconds % 86_400 // 3600} h"
+        return _two(seconds // 3600, "h", seconds % 3600 // 60, "min")
+    return _two(seconds // 86_400, "d", seconds % 86_400 // 3600, "h")
+
+
+def _two(large: int, unit: str, small: int, lesser: str) -> str:
+    """ "2 min 5 s"; "2 min" alone where the rest is nothing."""
+    first = f"{large}{JOIN}{unit}"
+    return f"{first} {small}{JOIN}{lesser}" if small else first
 
 
 def axis_duration(us: float) -> str:
@@ -104,7 +111,7 @@ def percent(part: int, whole: int, places: int = 1) -> str:
     scaled = (2 * abs(part) * 100 * 10**places + abs(whole)) // (2 * abs(whole))
     head, tail = divmod(scaled, 10**places)
     sign = "-" if (part < 0) != (whole < 0) and scaled else ""
-    return f"{sign}{head:,}" + (f".{tail:0{places}d}" if places else "") + " %"
+    return f"{sign}{head:,}" + (f".{tail:0{places}d}" if places else "") + f"{JOIN}%"
 
 
 def iso(us: int, zone: tzinfo = UTC) -> str:

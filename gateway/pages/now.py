@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from gateway import live
 from gateway.auth_roles import require_role
-from gateway.diagnosing import WITHIN_US, Moment, read_moment
+from gateway.diagnosing import LABELS, Moment, read_moment
 from gateway.live import Live
 from gateway.pages.health_view import wrong
 from gateway.pages.now_parts import rollouts_under_way, routes_not_taking
@@ -48,7 +48,7 @@ def index(request: HttpRequest) -> HttpResponse:
     if isinstance(moment, AskProblem):
         return page(request, "now", "_now.html", {"problem": str(refused(moment))})
     context = shown(ledger(), moment) | {
-        "ranges": {name: f"{us // MINUTE_US} min" for name, us in WITHIN_US.items()},
+        "ranges": LABELS,
         "follow": not moment.at and request.GET.get(FOLLOW) != "0",
         "follow_seconds": FOLLOW_SECONDS,
         "query": without(request.GET, FOLLOW),

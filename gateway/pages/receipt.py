@@ -68,6 +68,7 @@ def _context(found: Dossier) -> dict[str, Any]:
         "cost_lines": cost_lines(receipt, found.rates),
         "cost_fault": cost_fault(receipt, tables),
         "currency": found.rates.currency if found.rates else "units",
+        "tags": msgspec.json.decode(receipt.tags_json),
         "raw": raw_json(found),
     }
 

@@ -96,7 +96,7 @@ def lines(
                 chip=chip,
                 words=words,
                 since_us=cause.acted_at_us if cause else None,
-                why=cause.reason if cause else "",
+                why=_why(cause, breaker),
                 by=cause.actor if cause else "",
                 request_id=cause.evidence.rpartition(".")[0] if cause is breaker and cause else "",
                 until_us=_until(state, seen, breaker),
@@ -105,6 +105,13 @@ def lines(
             )
         )
     return tuple(made)
+
+
+def _why(cause: ControlAction | None, breaker: ControlAction | None) -> str:
+    """What a person wrote, as it is; a breaker's code in words."""
+    if cause is None:
+        return ""
+    return cause.reason.replace("_", " ") if cause is breaker else cause.reason
 
 
 def room_of(

@@ -16,6 +16,8 @@ from ledger.releases import wilson_interval
 from ledger.rows import Stored
 from ledger.slo import SloDefinition
 
+STEP_PX = 12  # from one window of the strip to the next
+
 _FILTER = {  # a slice's filter on the receipts page
     "identity": "identity",
     "route": "route",
@@ -46,7 +48,7 @@ def strip(evaluations: Sequence[SloEvaluation]) -> tuple[Cell, ...]:
         newest.setdefault(one.end_us, one)
     return tuple(
         Cell(
-            x=place * 10,
+            x=place * STEP_PX,
             end_us=one.end_us,
             state=one.state,
             chip=STATE_CHIPS.get(one.state, "no_data"),

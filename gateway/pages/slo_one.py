@@ -7,16 +7,16 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
-from gateway.diagnosing import WITHIN_US, read_moment
+from gateway.diagnosing import LABELS, read_moment
 from gateway.pages.periods import asked, refused
 from gateway.pages.shell import clock, ledger, page
-from gateway.pages.slo_history import evidence_links, revisions_of, slice_rows, strip
+from gateway.pages.slo_history import STEP_PX, evidence_links, revisions_of, slice_rows, strip
 from gateway.pages.slo_view import card
 from gateway.pages.zone import shown
 from gateway.reporting import AskProblem, unknown_parameter
 from ledger.queries import objectives as stored
 from ledger.queries.means import experiences
-from ledger.queries.slis import SLICES, Slice, TooMany, indicators
+from ledger.queries.slis import ROWS_LIMIT, SLICES, Slice, indicators
 from ledger.queries.slo import slo_reports
 from ledger.slo import HOUR_US, SloDefinition
 
@@ -51,7 +51,7 @@ def _context(definition: SloDefinition) -> dict[str, object]:
         ),
         "definition": definition,
         "strip": strip(evaluated),
-        "strip_width": WINDOWS_SHOWN * 10,
+        "strip_width": WINDOWS_SHOWN * STEP_PX,
         "revisions": revisions_of(
             stored.revisions(connection), stored.declarations(connection, slo_id), slo_id
         ),
@@ -66,7 +66,7 @@ def _context(definition: SloDefinition) -> dict[str, object]:
 @require_safe
 @require_role("viewer")
 def slices(request: HttpRequest) -> HttpResponse:
-    context: dict[str, object] = {"slices": SLICES, "ranges": tuple(WITHIN_US)}
+    context: dict[str, object] = {"slices": SLICES, "ranges": LABELS}
     try:
         context |= _sliced(request)
     except ValueError as problem:
@@ -82,11 +82,7 @@ def _sliced(request: HttpRequest) -> dict[str, object]:
     by = next((name for name in get_args(Slice) if name == wanted), None)
     if by is None:
         raise ValueError(f"by: there are {', '.join(SLICES)}")
-    shown: dict[str, object] = {"by": by, "moment": moment}
-    try:
-        shown["rows"] = slice_rows(
-            indicators(ledger(), moment.start_us, moment.end_us, by), by, moment
-        )
-    except TooMany as problem:
-        shown["too_many"] = str(problem)
-    return shown
+    found = indicators(ledger(), moment.start_us, moment.end_us, by)
+    return {"by": by, "moment": moment, "found": found, "limit": ROWS_LIMIT} | {
+        "rows": slice_rows(found.slices, by, moment)
+    }

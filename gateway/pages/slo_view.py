@@ -5,7 +5,7 @@ from datetime import UTC, tzinfo
 from fractions import Fraction
 from urllib.parse import urlencode
 
-from gateway.pages.charts import Plot, Series, time_series
+from gateway.pages.charts import Plot, Series, clock_ticks, time_series
 from gateway.pages.formatting import clock_time, duration, percent
 from ledger.queries.means import SAMPLE_LIMIT, Experience, Mean
 from ledger.queries.slo import SloReport
@@ -221,7 +221,7 @@ def _exhausted(exhausted_in_us: int | None, left: Fraction | None) -> str:
         return "not known"
     if exhausted_in_us is None:
         return "not at this rate"
-    return "it is used up" if exhausted_in_us == 0 else f"in {duration(exhausted_in_us)}"
+    return "already" if exhausted_in_us == 0 else f"in {duration(exhausted_in_us)}"
 
 
 def _plot(report: SloReport, zone: tzinfo) -> Plot | None:
@@ -239,7 +239,7 @@ def _plot(report: SloReport, zone: tzinfo) -> Plot | None:
     ]
     return time_series(
         [Series(label="burn rate", points=points)],
-        x_label=lambda x: clock_time(int(x), zone)[:5],
+        x_ticks=lambda first, last: clock_ticks(first, last, zone),
         y_label=lambda y: f"{y:g}",
         thresholds=marks,
     )

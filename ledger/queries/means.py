@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ledger.slo import LATENCY_INDICATORS, SloDefinition, judge, valid_completion
 
-SAMPLE_LIMIT = 5_000  # receipts, the newest of the window
+SAMPLE_LIMIT = 2_000  # receipts, the newest of the window
 
 
 class Measured(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 from ledger.quantiles import interval_ranks, nearest_rank
 from ledger.slo import CAPACITY_CODES, user_cancelled_unserved, valid_completion
 
-ROWS_LIMIT = 200_000
+ROWS_LIMIT = 5_000  # receipts, the newest of the window: read one by one while a page waits
 SLICES_LIMIT = 200
 Slice = Literal[
     "identity",
@@ -24,10 +24,6 @@ Slice = Literal[
 ]
 SLICES: tuple[Slice, ...] = get_args(Slice)
 TOKEN_BOUNDS = (256, 1_024, 4_096, 16_384)  # upper bounds of buckets, exclusive
-
-
-class TooMany(ValueError):
-    """A window with more receipts than are read one by one; the message says how many."""
 
 
 class Row(NamedTuple):
@@ -82,31 +78,43 @@ class Indicators:
 
 
 _SQL = (
-    f"SELECT {', '.join(Row._fields)} FROM receipt AS found INDEXED BY receipt_time "
+    f"SELECT accepted_at_us, {', '.join(Row._fields)} "
+    "FROM receipt AS found INDEXED BY receipt_time "
     "WHERE accepted_at_us >= ? AND accepted_at_us < ? AND NOT EXISTS (SELECT 1 "
     "FROM receipt AS later WHERE later.request_id = found.request_id "
-    "AND later.revision > found.revision) LIMIT ?"
+    "AND later.revision > found.revision) ORDER BY accepted_at_us DESC LIMIT ?"
 )
 
 
-def indicators(
-    connection: sqlite3.Connection, start_us: int, end_us: int, by: Slice
-) -> tuple[Indicators, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sliced:
+    """The indicators of each value of a slice, and from when on its receipts were read."""
+
+    slices: tuple[Indicators, ...]
+    start_us: int
+    whole: bool  # False: the window has more than ROWS_LIMIT, and the newest stand for them
+
+
+def indicators(connection: sqlite3.Connection, start_us: int, end_us: int, by: Slice) -> Sliced:
     """The indicators of each value of a slice in [start, end), the busiest first.
 
-    Raises TooMany above ROWS_LIMIT receipts: then rollups answer, which know bounds instead.
+    Of more than ROWS_LIMIT receipts the newest are read, exactly: the answer says since when.
     """
     cursor = connection.cursor()
     cursor.row_factory = None  # plain tuples: thousands of rows
     rows = cursor.execute(_SQL, (start_us, end_us, ROWS_LIMIT + 1)).fetchall()
-    if len(rows) > ROWS_LIMIT:
-        raise TooMany(f"the window has more than {ROWS_LIMIT} receipts; choose a shorter one")
+    whole = len(rows) <= ROWS_LIMIT
     value_of, parts = _VALUE[by], defaultdict[str, list[Row]](list)
-    for row in map(Row._make, rows):
+    for _, *values in rows[:ROWS_LIMIT]:
+        row = Row._make(values)
         parts[value_of(row)].append(row)
     found = [_indicators(name, part) for name, part in parts.items()]
     found.sort(key=lambda one: (-one.received, one.name))
-    return tuple(found[:SLICES_LIMIT])
+    return Sliced(
+        slices=tuple(found[:SLICES_LIMIT]),
+        start_us=start_us if whole else rows[ROWS_LIMIT - 1][0],
+        whole=whole,
+    )
 
 
 def _indicators(name: str, rows: list[Row]) -> Indicators:

@@ -54,7 +54,7 @@ def test_acceptance_three_a_tail_is_found_by_model_version_request_class_and_tok
         for number in range(200)
     ]
     fill(ledger_path, made)
-    found = {one.name: one.ttft_us[99] for one in indicators(reader, *HOUR, by)}
+    found = {one.name: one.ttft_us[99] for one in indicators(reader, *HOUR, by).slices}
     assert found.pop(slow) == 4_000_000
     assert list(found.values()) == [200_000]
 
@@ -69,7 +69,7 @@ def test_acceptance_ten_the_cheaper_token_is_the_dearer_valid_result(ledger_path
         cheap = {"identity_id": "cheap", "cost_total_pico": 2_000_000_000}
         made.append(receipt(request_id=f"c{number}", schema_valid=number % 2, **place, **cheap))
     fill(ledger_path, made, batch=500)
-    found = {one.name: one for one in indicators(reader, *HOUR, "identity")}
+    found = {one.name: one for one in indicators(reader, *HOUR, "identity").slices}
     assert found["sound"].cost_pico == 36 * UNIT_PICO // 10
     assert (found["sound"].valid, found["cheap"].valid) == (1_000, 500)
     assert found["cheap"].cost_pico == 2 * UNIT_PICO

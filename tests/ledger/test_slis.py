@@ -3,7 +3,7 @@
 import pytest
 
 from ledger.queries import slis
-from ledger.queries.slis import SLICES, TooMany, indicators
+from ledger.queries.slis import SLICES, indicators
 from tests.ledger.receipts import T0_US, receipt
 from tests.ledger.seeded import SPAN_US, Plans, fill, seeded_receipts
 
@@ -18,7 +18,7 @@ def connection(ledger_path, reader):
 
 @pytest.mark.parametrize("by", SLICES)
 def test_every_slice_has_each_receipt_once(connection, by):
-    found = indicators(connection, *EVERYTHING, by)
+    found = indicators(connection, *EVERYTHING, by).slices
     assert sum(one.received for one in found) == len(seeded_receipts())
     total = sum(one.cost_total_pico for one in seeded_receipts())
     assert sum(one.cost_pico for one in found) == total
@@ -39,7 +39,7 @@ def test_quantiles_are_nearest_rank_of_the_slice(ledger_path, reader):
         for ms in range(1, 11)
     ]  # fmt: skip
     fill(ledger_path, made)
-    interactive, batch = indicators(reader, *EVERYTHING, "priority")
+    interactive, batch = indicators(reader, *EVERYTHING, "priority").slices
     assert interactive.ttft_us == {50: 50_000, 95: 95_000, 99: 99_000}
     assert batch.ttft_us[99] == 9_000_000
 
@@ -53,7 +53,7 @@ def test_policy_rejections_are_no_capacity_failures(ledger_path, reader):
             for n, code in enumerate(codes)
         ],
     )
-    (one,) = indicators(reader, *EVERYTHING, "tenant")
+    (one,) = indicators(reader, *EVERYTHING, "tenant").slices
     assert one.rejected == {"CAPACITY_SHED": 2, "POLICY_DENIED": 1, "TENANT_RATE_LIMIT": 1}
     assert one.rejected_for_capacity == 2
     assert (one.ttft_us, one.itl_p95_us, one.cost_per_valid_pico) == ({}, None, None)
@@ -65,7 +65,7 @@ def test_cost_by_valid_result_counts_what_was_spent_in_vain(ledger_path, reader)
         ledger_path,
         [receipt(request_id="good"), receipt(request_id="broken", schema_valid=0)],
     )
-    (one,) = indicators(reader, *EVERYTHING, "tenant")
+    (one,) = indicators(reader, *EVERYTHING, "tenant").slices
     assert (one.valid, one.cost_pico) == (1, 7_200_000_000)
     assert one.cost_per_valid_pico == 7_200_000_000
 
@@ -79,16 +79,24 @@ def test_slices_by_tokens_and_degradation_are_told_apart(ledger_path, reader):
             receipt(request_id="long", input_tokens=20_000, degraded_from="elsewhere"),
         ],
     )
-    names = {one.name for one in indicators(reader, *EVERYTHING, "input_tokens")}
+    names = {one.name for one in indicators(reader, *EVERYTHING, "input_tokens").slices}
     assert names == {"under 256", "16384 and more"}
-    degraded, normal = sorted(indicators(reader, *EVERYTHING, "degraded"), key=lambda one: one.name)
+    degraded, normal = sorted(
+        indicators(reader, *EVERYTHING, "degraded").slices, key=lambda one: one.name
+    )
     assert (degraded.degraded, degraded.valid, normal.valid) == (1, 0, 1)
 
 
-def test_a_window_too_large_to_be_read_is_refused(connection, monkeypatch):
+def test_of_a_larger_window_the_newest_are_read_and_the_answer_says_since_when(
+    connection, monkeypatch
+):
     monkeypatch.setattr(slis, "ROWS_LIMIT", 10)
-    with pytest.raises(TooMany):
-        indicators(connection, *EVERYTHING, "tenant")
+    found = indicators(connection, *EVERYTHING, "tenant")
+    newest = sorted((one.accepted_at_us for one in seeded_receipts()), reverse=True)[:10]
+    assert sum(one.received for one in found.slices) == 10
+    assert (found.whole, found.start_us) == (False, newest[-1])
+    monkeypatch.setattr(slis, "ROWS_LIMIT", len(seeded_receipts()))
+    assert indicators(connection, *EVERYTHING, "tenant").whole
 
 
 def test_the_query_scans_no_table(connection):

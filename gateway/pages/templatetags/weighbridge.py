@@ -1,11 +1,12 @@
 """Filters and tags of every template: numbers, times, status chips, the navigation."""
 
+import re
 from typing import Any
 
 from django import template
 from django.http import HttpRequest
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import slugify
 
 from gateway.auth_roles import includes, role_of
@@ -106,6 +107,16 @@ def zone_name() -> str:
 @register.filter
 def hexadecimal(raw: bytes | None) -> str:
     return formatting.NONE if raw is None else bytes(raw).hex()
+
+
+@register.filter
+def breakable(code: str) -> SafeString:
+    """A code that may be broken behind each underscore and dot, and nowhere else."""
+    return format_html_join(
+        mark_safe("<wbr>"),  # a constant
+        "{}",
+        ((piece,) for piece in re.split(r"(?<=[_.])", code) if piece),
+    )
 
 
 @register.filter

@@ -2,7 +2,9 @@
 
 import re
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +12,7 @@ from gateway.pages.charts import (
     Distribution,
     Phase,
     Series,
+    clock_ticks,
     ecdf,
     log_ticks,
     stacked_bars,
@@ -42,7 +45,7 @@ def test_a_waterfall_puts_each_phase_where_the_one_before_it_ends():
 def test_a_deadline_far_away_is_named_and_not_drawn():
     found = waterfall([phase(0, 1_000_000)], deadline_us=60_000_000)
     assert found is not None
-    assert (found.mark, found.mark_beyond) == (None, "deadline 1 min 0 s")
+    assert (found.mark, found.mark_beyond) == (None, "deadline 1\u00a0min")
 
 
 def test_without_measured_time_there_is_no_waterfall():
@@ -64,16 +67,36 @@ def test_every_bar_lies_in_the_plot(lengths, deadline_us):
         assert share(bar.x) + share(bar.width) <= 100.06
 
 
+def ends(first: float, last: float) -> list[tuple[float, str]]:
+    return [(first, "begin"), (last, "end")]
+
+
+@pytest.mark.parametrize(
+    ("zone", "hours", "labels"),
+    [
+        ("UTC", 8.75, ["21:00", "00:00", "03:00"]),
+        ("Asia/Kolkata", 2, ["00:30", "01:00", "01:30", "02:00"]),
+        ("America/New_York", 24, ["18:00", "00:00", "06:00", "12:00"]),
+        ("UTC", 0.25, ["18:55", "19:00", "19:05", "19:10"]),
+    ],
+)
+def test_times_on_an_axis_are_round_in_the_chosen_zone(zone: str, hours: float, labels: list[str]):
+    first_us = 1_795_978_500_000_000  # 29 Nov 2026 18:55 UTC
+    found = clock_ticks(first_us, first_us + hours * 3_600_000_000, ZoneInfo(zone))
+    assert [label for _, label in found] == labels
+    assert all(first_us <= at <= first_us + hours * 3_600_000_000 for at, _ in found)
+
+
 def test_a_gap_in_a_series_is_a_gap_in_its_line():
     series = Series(label="a", points=((0, 1.0), (1, None), (2, 1.0), (3, 1.0)))
-    plot = time_series([series], x_label=str, y_label=str)
+    plot = time_series([series], x_ticks=ends, y_label=str)
     assert plot is not None
     assert plot.lines[0].path.count("M") == 2
 
 
 def test_a_series_without_any_value_has_no_plot():
     series = Series(label="a", points=((0, None), (1, None)))
-    assert time_series([series], x_label=str, y_label=str) is None
+    assert time_series([series], x_ticks=ends, y_label=str) is None
 
 
 @given(

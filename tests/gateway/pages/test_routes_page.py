@@ -92,7 +92,7 @@ def test_a_breaker_says_since_when_why_by_which_request_and_until_when():
     )  # fmt: skip
     found = line(breaker=moved)
     assert (found.since_us, found.why, found.request_id, found.until_us) == (
-        NOW_US - 60, "connection_lost", "req_x", 77,
+        NOW_US - 60, "connection lost", "req_x", 77,
     )  # fmt: skip
     # The server's own state counts before what the ledger said last.
     assert line(breaker=moved, seen=live(), snapshot=kept()).state == "takes"

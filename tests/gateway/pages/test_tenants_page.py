@@ -56,7 +56,7 @@ def test_a_quota_is_told_in_words_with_its_units():
     }
     assert said["Requests in flight"] == ("1,600", True)
     assert said["Budget of a month"] == ("12.000000 units", True)
-    assert said["Deadline, where a request has none"] == ("8.000 s", True)
+    assert said["Deadline, where a request has none"] == ("8.000\u00a0s", True)
     assert said["Regions"] == ("any", False)
 
 
