@@ -6,6 +6,8 @@ beside the integer in pico units; hashes are hexadecimal.
 """
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -23,11 +25,36 @@ _DURATIONS = (
     "queue", "prefill", "first_decode", "first_byte_network", "decode", "first_token", "e2e",
     "cancel_ack",
 )  # fmt: skip
+_GAPS = ("mean", "p50", "p95", "max")
+_COSTS = (
+    ("input", "cost_input_pico"),
+    ("cached_input", "cost_cached_input_pico"),
+    ("output", "cost_output_pico"),
+    ("fixed", "cost_fixed_pico"),
+    ("other", "cost_other_pico"),
+    ("retry_and_hedge", "cost_retry_and_hedge_pico"),
+    ("total", "cost_total_pico"),
+    ("estimated_at_admission", "cost_estimated_pico"),
+)
+# A receipt is in every answer: names are joined and fields looked up once, not each time.
+_DURATION_KEYS = tuple(f"{name}_ms" for name in _DURATIONS)
+_DURATION_VALUES = attrgetter(*(f"{name}_us" for name in _DURATIONS))
+_GAP_KEYS = tuple(f"{name}_ms" for name in _GAPS)
+_GAP_VALUES = attrgetter(*(f"itl_{name}_us" for name in _GAPS))
+_COST_KEYS = tuple((f"{name}_units", f"{name}_pico") for name, _ in _COSTS)
+_COST_VALUES = attrgetter(*(field for _, field in _COSTS))
 
 
 def iso_time(at_us: int) -> str:
     """Returns a time in integer microseconds as ISO 8601, UTC, with six decimals."""
-    return (_EPOCH + timedelta(microseconds=at_us)).isoformat(timespec="microseconds") + "Z"
+    second, rest_us = divmod(at_us, 1_000_000)
+    return f"{_second_text(second)}.{rest_us:06}Z"
+
+
+@lru_cache(maxsize=64)
+def _second_text(second: int) -> str:
+    """Returns the time without its fraction; that of a server's answers is mostly the last one."""
+    return (_EPOCH + timedelta(seconds=second)).isoformat(timespec="seconds")
 
 
 def milliseconds(duration_us: int | None) -> int | float | None:
@@ -62,9 +89,7 @@ def receipt_json(
         "status": receipt.status,
         "logical_model": receipt.logical_model,
         "model_identity_id": receipt.identity_id,
-        "model_identity": None
-        if identity is None
-        else {name: getattr(identity, name) for name in _IDENTITY_FIELDS},
+        "model_identity": None if identity is None else _identity_json(identity),
         "route_id": receipt.route_id,
         "route_reason": receipt.route_reason,
         "policy_revision": receipt.policy_revision,
@@ -84,15 +109,11 @@ def receipt_json(
         "max_output_tokens": receipt.max_output_tokens,
         "usage_source": receipt.usage_source,
         "usage_convention": receipt.usage_convention,
-        "further_meters": orjson.loads(receipt.usage_json or "{}"),
+        "further_meters": orjson.loads(receipt.usage_json) if receipt.usage_json else {},
         "counted_by": receipt.counted_by,
     }
-    for name in _DURATIONS:
-        shown[f"{name}_ms"] = milliseconds(getattr(receipt, f"{name}_us"))
-    shown["itl"] = {
-        f"{name}_ms": milliseconds(getattr(receipt, f"itl_{name}_us"))
-        for name in ("mean", "p50", "p95", "max")
-    }
+    shown |= zip(_DURATION_KEYS, map(milliseconds, _DURATION_VALUES(receipt)), strict=True)
+    shown["itl"] = dict(zip(_GAP_KEYS, map(milliseconds, _GAP_VALUES(receipt)), strict=True))
     shown["objectives"] = _objectives(receipt)
     shown["deadline_ms"] = milliseconds(receipt.deadline_us)
     shown["cost"] = _cost_json(receipt, currency)
@@ -111,17 +132,23 @@ def receipt_json(
     return shown
 
 
+@lru_cache(maxsize=256)
+def _identity_json(identity: ModelIdentity) -> dict[str, Any]:
+    """Returns the eight fields; shared between receipts, never changed."""
+    return {name: getattr(identity, name) for name in _IDENTITY_FIELDS}
+
+
 def _objectives(receipt: Receipt) -> dict[str, Any] | None:
     """Returns the caller's own objectives and whether they were met; None where it had none.
 
     Of an answer without a token, or of a single one, it isn't known: null.
     """
+    if receipt.ttft_objective_us is None and receipt.tpot_objective_us is None:
+        return None
     asked = (
         ("ttft", receipt.ttft_objective_us, receipt.first_token_us),
         ("tpot", receipt.tpot_objective_us, receipt.itl_mean_us),
     )
-    if all(objective_us is None for _, objective_us, _ in asked):
-        return None
     found: dict[str, Any] = {}
     for name, objective_us, measured_us in asked:
         found[f"{name}_ms"] = milliseconds(objective_us)
@@ -144,18 +171,8 @@ def filed_json(
 
 
 def _cost_json(receipt: Receipt, currency: str) -> dict[str, Any]:
-    parts: dict[str, int | None] = {
-        "input": receipt.cost_input_pico,
-        "cached_input": receipt.cost_cached_input_pico,
-        "output": receipt.cost_output_pico,
-        "fixed": receipt.cost_fixed_pico,
-        "other": receipt.cost_other_pico,
-        "retry_and_hedge": receipt.cost_retry_and_hedge_pico,
-        "total": receipt.cost_total_pico,
-        "estimated_at_admission": receipt.cost_estimated_pico,
-    }
     cost: dict[str, Any] = {"currency": currency}
-    for name, pico in parts.items():
-        cost[f"{name}_units"] = None if pico is None else units_text(pico)
-        cost[f"{name}_pico"] = pico
+    for (units, whole), pico in zip(_COST_KEYS, _COST_VALUES(receipt), strict=True):
+        cost[units] = None if pico is None else units_text(pico)
+        cost[whole] = pico
     return cost
