@@ -8,7 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
-from ledger.blocks import Sound, check_block
+from ledger.blocks import Sound, Usual, check_block
 from ledger.chain import BLOCK_ROWS
 from ledger.rates import RateTable
 from ledger.reading import connect_read_only, fetch_one
@@ -44,8 +44,9 @@ def checked_blocks(
                 done += 1
         except (BrokenProcessPool, OSError):
             pass  # nothing was said of the blocks that are left
+    usual = Usual()
     for first, last in spans[done:]:
-        yield first, last, check_block(connection, first, last, tables)
+        yield first, last, check_block(connection, first, last, tables, usual)
 
 
 def _by_processes(
@@ -66,11 +67,13 @@ class _Process:
 
     connection: sqlite3.Connection
     tables: dict[str, RateTable]
+    usual: Usual
 
 
 def _open(path: Path, tables: dict[str, RateTable]) -> None:
     _Process.connection, _Process.tables = connect_read_only(path), tables
+    _Process.usual = Usual()
 
 
 def _check(span: Span) -> Sound | None:
-    return check_block(_Process.connection, *span, _Process.tables)
+    return check_block(_Process.connection, *span, _Process.tables, _Process.usual)

@@ -7,7 +7,7 @@ ones before but the hash of the row before it, which is stored: blocks can be ch
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from operator import itemgetter
 from typing import Any
@@ -18,11 +18,16 @@ import orjson
 from ledger.chain import LEAF_PREFIX, NODE_PREFIX
 from ledger.rates import RateTable
 from ledger.reading import entry_hash_at
-from ledger.receipt_cost import Charged, cost_fault, flat_rates
+from ledger.receipt_cost import Charged, FlatRate, RateName, cost_fault, flat_rates
 from ledger.records import RECORDS, ArchivedRow, Receipt, Record
 from ledger.rows import columns, field_names
 
 Row = tuple[Any, ...]
+Usual = list[RateName]  # the flat rates that priced receipts lately
+
+USUAL_LIMIT = 16  # rates that one statement is given
+STATEMENTS_LIMIT = 64
+_BATCH = "batch"  # `rates.batch_priced`
 
 _ARCHIVED = f"SELECT seq, entry_hash, leaf FROM {ArchivedRow.TABLE} WHERE seq BETWEEN ? AND ?"
 
@@ -41,12 +46,19 @@ class Sound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_block(
-    connection: sqlite3.Connection, first: int, last: int, tables: Mapping[str, RateTable]
+    connection: sqlite3.Connection,
+    first: int,
+    last: int,
+    tables: Mapping[str, RateTable],
+    usual: Usual | None = None,
 ) -> Sound | None:
     """The rows `first` to `last`, each of them there once and exact; None where one is not.
 
-    `first` - 1 is a multiple of BLOCK_ROWS, and the block is no longer than that.
+    `first` - 1 is a multiple of BLOCK_ROWS, and the block is no longer than that. `usual`: the
+    flat rates of the blocks before, of these tables, and then of this one too; it makes the check
+    of costs cheaper, not another.
     """
+    usual = [] if usual is None else usual
     count = last - first + 1
     leaves: list[bytes] = [b""] * count
     hashes: list[bytes] = [b""] * count
@@ -67,7 +79,11 @@ def check_block(
             for row in _older(cursor, record_type, first, last) if older else ():
                 encoded = orjson.dumps(_of_older(record_type, row), default=bytes.hex)
                 leaves[row[2] - first] = sha256(LEAF_PREFIX + encoded).digest()
-            if record_type is Receipt and rows and not _all_exact(cursor, first, last, tables):
+            if (
+                record_type is Receipt
+                and rows
+                and not _all_exact(cursor, first, last, tables, usual)
+            ):
                 return None
         for seq, entry_hash, leaf in cursor.execute(_ARCHIVED, (first, last)).fetchall():
             found += 1
@@ -110,55 +126,59 @@ def _subtrees(leaves: Sequence[bytes]) -> tuple[tuple[int, bytes], ...]:
 
 
 def _all_exact(
-    cursor: sqlite3.Cursor, first: int, last: int, tables: Mapping[str, RateTable]
+    cursor: sqlite3.Cursor, first: int, last: int, tables: Mapping[str, RateTable], usual: Usual
 ) -> bool:
     """Whether each receipt costs what its rates give, and no first revision resolves another.
 
-    SQLite computes those of a flat rate, which are nearly all; the others are read and computed.
+    SQLite computes those of usual rates, which are nearly all; the others are read and computed,
+    and a flat rate that priced one of them is usual from then on.
     """
-    known: dict[str, Any] = {"first": first, "last": last}
     flat = flat_rates(tables)
-    if 0 < len(flat) <= RATES_LIMIT:
-        rates = []
-        for number, ((version, key), rate) in enumerate(flat.items()):
-            known |= {f"v{number}": version, f"k{number}": key}
-            rates.append(f"(:v{number}, :k{number}, {', '.join(map(str, rate))})")
-        sql = _DOUBTFUL.replace(":rates", ", ".join(rates))
-    else:
-        sql = f"{_CHARGED} WHERE {_IN_BLOCK}"
+    known: dict[str, Any] = {"first": first, "last": last}
+    for number, (version, key) in enumerate(usual):
+        known |= {f"v{number}": version, f"k{number}": key}
+    sql = _doubtful(tuple([flat[name] for name in usual]))
     for row in cursor.execute(sql, known).fetchall():
         charged = Charged._make(row)
         if charged.revision == 0 and charged.resolves_hash is not None:
             return False
         if cost_fault(charged, tables) is not None:
             return False
+        name = (charged.rate_table_version, charged.rate_key or "")
+        if name in flat and name not in usual:
+            usual.append(name)
+            del usual[:-USUAL_LIMIT]
     return True
 
 
-RATES_LIMIT = 1_000  # flat rates that one statement is given
-_IN_BLOCK = "seq BETWEEN :first AND :last"
-_CHARGED = f"SELECT {', '.join(Charged._fields)} FROM {Receipt.TABLE}"
-# As `receipt_cost.cost_fault` of a flat rate and of none. A product beyond 64 bits is a float to
-# SQLite, which no column then equals; NULL or text where a number belongs is not true either.
-_DOUBTFUL = f"""
-WITH rate (version, name, input, cached, output, fixed, since, until) AS (VALUES :rates)
-{_CHARGED} LEFT JOIN rate ON rate.version = rate_table_version AND rate.name = rate_key
-WHERE {_IN_BLOCK} AND (
-  (revision > 0 OR resolves_hash IS NULL) AND coalesce(cost_other_pico, 0) = 0
-  AND cost_total_pico = cost_input_pico + cost_cached_input_pico + cost_output_pico
-    + cost_fixed_pico + cost_retry_and_hedge_pico
-  AND CASE WHEN rate_key IS NULL
-    THEN cost_input_pico = 0 AND cost_cached_input_pico = 0 AND cost_output_pico = 0
-      AND cost_fixed_pico = 0
-    ELSE usage_json IS NULL AND priority != 'batch' AND output_tokens >= 0
-      AND accepted_at_us >= rate.since AND accepted_at_us < rate.until
-      AND cached_input_tokens >= 0 AND cached_input_tokens <= input_tokens
-      AND cost_input_pico = (input_tokens - cached_input_tokens) * rate.input
-      AND cost_cached_input_pico = cached_input_tokens * rate.cached
-      AND cost_output_pico = output_tokens * rate.output AND cost_fixed_pico = rate.fixed
-    END
-) IS NOT TRUE
-"""
+@lru_cache(STATEMENTS_LIMIT)
+def _doubtful(rates: tuple[FlatRate, ...]) -> str:
+    """The receipts of a range that are not plainly exact by one of the rates, or by none.
+
+    As `receipt_cost.cost_fault` of a flat rate and of none. A product beyond 64 bits is a float to
+    SQLite, which no column then equals; NULL or text where a number belongs is not true either.
+    """
+    priced = " ".join(
+        f"WHEN rate_key = :k{number} AND rate_table_version = :v{number} THEN "
+        f"cost_input_pico = (input_tokens - cached_input_tokens) * {rate.input_micro} "
+        f"AND cost_cached_input_pico = cached_input_tokens * {rate.cached_micro} "
+        f"AND cost_output_pico = output_tokens * {rate.output_micro} "
+        f"AND cost_fixed_pico = {rate.fixed_pico} "
+        f"AND accepted_at_us >= {rate.from_us} AND accepted_at_us < {rate.until_us} "
+        f"{'' if rate.batch else f'AND priority != {_BATCH!r} '}"
+        for number, rate in enumerate(rates)
+    )
+    return (
+        f"SELECT {', '.join(Charged._fields)} FROM {Receipt.TABLE} "
+        "WHERE seq BETWEEN :first AND :last AND ("
+        "(revision > 0 OR resolves_hash IS NULL) AND coalesce(cost_other_pico, 0) = 0 "
+        "AND cost_total_pico = cost_input_pico + cost_cached_input_pico + cost_output_pico "
+        "+ cost_fixed_pico + cost_retry_and_hedge_pico AND CASE WHEN rate_key IS NULL "
+        "THEN cost_input_pico = 0 AND cost_cached_input_pico = 0 AND cost_output_pico = 0 "
+        "AND cost_fixed_pico = 0 WHEN usage_json IS NOT NULL OR output_tokens < 0 "
+        "OR cached_input_tokens < 0 OR cached_input_tokens > input_tokens THEN 0 "
+        f"{priced}END) IS NOT TRUE"
+    )
 
 
 @cache

@@ -148,6 +148,10 @@ class FlatRate(NamedTuple):
     fixed_pico: int
     from_us: int
     until_us: int
+    batch: bool  # a batch costs the same
+
+
+RateName = tuple[str, str]  # version of the table, key
 
 
 class _Timeline:
@@ -158,7 +162,7 @@ class _Timeline:
         ordered = sorted(tables.values(), key=lambda table: table.effective_from_us)
         self.starts = [table.effective_from_us for table in ordered]
         self.versions = [table.version for table in ordered]
-        self.flat: dict[tuple[str, str], FlatRate] = {}
+        self.flat: dict[RateName, FlatRate] = {}
         ends = [*self.starts[1:], INT64_MAX][: len(ordered)]
         for table, until_us in zip(ordered, ends, strict=True):
             for key, rate in prepared(table).plain.items():
@@ -170,6 +174,7 @@ class _Timeline:
                         rate.fixed_pico,
                         table.effective_from_us,
                         until_us,
+                        rate.batch_multiplier_permille == 1000,
                     )
 
 
@@ -188,7 +193,7 @@ def _timeline(tables: Mapping[str, RateTable]) -> _Timeline:
     return made
 
 
-def flat_rates(tables: Mapping[str, RateTable]) -> Mapping[tuple[str, str], FlatRate]:
+def flat_rates(tables: Mapping[str, RateTable]) -> Mapping[RateName, FlatRate]:
     """The rates of one price each, by table's version and key."""
     return _timeline(tables).flat
 
@@ -199,10 +204,12 @@ def _plainly_exact(receipt: Receipt | Charged, tables: Mapping[str, RateTable]) 
     False says nothing: it may be exact by a rate that takes more to compute.
     """
     key = receipt.rate_key
-    if key is None or receipt.usage_json is not None or batch_priced(receipt.priority):
+    if key is None or receipt.usage_json is not None:
         return False
     flat = _timeline(tables).flat.get((receipt.rate_table_version, key))
     if flat is None or not flat.from_us <= receipt.accepted_at_us < flat.until_us:
+        return False
+    if batch_priced(receipt.priority) and not flat.batch:
         return False
     cached, fixed_pico = receipt.cached_input_tokens, receipt.cost_fixed_pico
     if receipt.cost_other_pico or receipt.output_tokens < 0:

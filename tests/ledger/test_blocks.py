@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.block_pool import checked_blocks
-from ledger.blocks import check_block
+from ledger.blocks import USUAL_LIMIT, _all_exact, check_block
 from ledger.chain import BLOCK_ROWS, Builder, checkpoint_of
+from ledger.rates import Rate, RateTable
 from ledger.reading import connect_read_only
 from ledger.records import RECORDS
 from ledger.store import Store
@@ -133,3 +134,126 @@ def test_sqlite_writes_the_canonical_bytes_of_every_character_and_value(ledger_p
 def test_a_record_has_no_more_fields_than_a_function_of_sqlite_takes():
     """json_array takes 100 values in the oldest builds; table, version and seq are among them."""
     assert max(len(kind.__struct_fields__) for kind in RECORDS) <= 97
+
+
+FLAT, BATCHES, FIXED = (
+    Rate(
+        key=key,
+        input_micro_per_mtok=2,
+        output_micro_per_mtok=8,
+        cached_input_micro_per_mtok=1,
+        **more,
+    )
+    for key, more in (
+        ("flat", {}),
+        ("batches", {"batch_multiplier_permille": 500}),
+        ("fixed", {"fixed_pico": 5}),
+    )
+)
+NOW_US = factories.NOW_US
+TABLES = {
+    version: RateTable(
+        version=version, effective_from_us=since, currency="units", rates=(FLAT, BATCHES, FIXED)
+    )
+    for version, since in (("old", 0), ("new", NOW_US))
+}
+EXACT = {
+    "rate_table_version": "new",
+    "rate_key": "flat",
+    "input_tokens": 10,
+    "cached_input_tokens": 4,
+    "output_tokens": 3,
+    "cost_input_pico": 12,
+    "cost_cached_input_pico": 4,
+    "cost_output_pico": 24,
+    "cost_total_pico": 40,
+}
+HALVED = {
+    "cost_input_pico": 6,
+    "cost_cached_input_pico": 2,
+    "cost_output_pico": 12,
+    "cost_total_pico": 20,
+}
+DEARER = {"cost_fixed_pico": 5, "cost_total_pico": 45}
+NOTHING = {
+    "cost_input_pico": 0,
+    "cost_cached_input_pico": 0,
+    "cost_output_pico": 0,
+    "cost_total_pico": 0,
+}
+CHARGED = [
+    (True, {}),
+    (True, {"priority": "batch"}),
+    (True, {"cost_retry_and_hedge_pico": 7, "cost_total_pico": 47}),
+    (True, {"rate_key": "fixed", **DEARER}),
+    (True, {"rate_key": "batches"}),
+    (True, {"rate_key": "batches", "priority": "batch", **HALVED}),
+    (True, {"rate_key": None, **NOTHING}),
+    (True, {"rate_table_version": "old", "accepted_at_us": NOW_US - 1}),
+    (False, {"rate_table_version": "old"}),
+    (False, {"accepted_at_us": NOW_US - 1}),
+    (False, {"rate_table_version": "none"}),
+    (False, {"rate_key": "none"}),
+    (False, {"rate_key": None}),
+    (False, {"rate_key": "batches", "priority": "batch"}),
+    (False, {"rate_key": "fixed"}),
+    (False, DEARER),
+    (False, {"cost_input_pico": 13, "cost_total_pico": 41}),
+    (False, {"cost_cached_input_pico": 5, "cost_total_pico": 41}),
+    (False, {"cost_output_pico": 25, "cost_total_pico": 41}),
+    (False, {"cost_total_pico": 41}),
+    (False, {"cost_other_pico": 1, "cost_total_pico": 41}),
+    (False, {"usage_json": '{"reasoning":2'}),
+    (False, {"cached_input_tokens": 12, "cost_input_pico": -4, "cost_cached_input_pico": 12}),
+    (
+        False,
+        {
+            "cached_input_tokens": -1,
+            "cost_input_pico": 22,
+            "cost_cached_input_pico": -1,
+            "cost_total_pico": 45,
+        },
+    ),
+    (False, {"output_tokens": -1, "cost_output_pico": -8, "cost_total_pico": 8}),
+    (False, {"resolves_hash": bytes(32)}),
+    (True, {"resolves_hash": bytes(32), "revision": 1}),
+]
+
+
+def test_led_2_a_usual_rate_and_one_that_is_read_say_the_same_of_a_cost(ledger_path):
+    """Whatever rates are usual: what SQLite computes of them is what `cost_fault` says."""
+    with Store.open(ledger_path) as store:
+        for number, (_, fields) in enumerate(CHARGED):
+            store.append([factories.receipt(number, **(EXACT | fields))]).result()
+    cursor = connect_read_only(ledger_path).cursor()
+    cursor.row_factory = None
+    every = [(version, key) for version in ("new", "old") for key in ("fixed", "flat", "batches")]
+    for seq, (exact, fields) in enumerate(CHARGED, start=1):
+        for usual in ([], every[:1], list(every)):
+            assert _all_exact(cursor, seq, seq, TABLES, usual) is exact, fields
+    cursor.connection.close()
+
+
+def test_the_rates_of_the_last_receipts_are_usual_and_no_more_than_a_few(ledger_path):
+    rates = tuple(
+        Rate(
+            key=f"r{n}",
+            input_micro_per_mtok=2,
+            output_micro_per_mtok=8,
+            cached_input_micro_per_mtok=1,
+        )
+        for n in range(USUAL_LIMIT + 2)
+    )
+    tables = {"new": RateTable(version="new", effective_from_us=0, currency="units", rates=rates)}
+    with Store.open(ledger_path) as store:
+        receipts = [
+            factories.receipt(n, **(EXACT | {"rate_key": f"r{n}"})) for n in range(len(rates))
+        ]
+        store.append(receipts).result()
+    cursor = connect_read_only(ledger_path).cursor()
+    cursor.row_factory = None
+    usual = []
+    assert _all_exact(cursor, 1, len(rates), tables, usual)
+    assert usual == [("new", f"r{n}") for n in range(2, len(rates))]
+    assert _all_exact(cursor, 1, len(rates), tables, usual)
+    cursor.connection.close()
