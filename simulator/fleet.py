@@ -37,9 +37,7 @@ class Loads:
     was routed since then shows in `outstanding` only.
     """
 
-    def __init__(
-        self, states: Sequence[ReplicaState], run_to: Callable[[int, int], None]
-    ) -> None:
+    def __init__(self, states: Sequence[ReplicaState], run_to: Callable[[int, int], None]) -> None:
         self.now_ps = 0
         self.outstanding = [0] * len(states)
         self.submitted = [0] * len(states)
@@ -147,13 +145,13 @@ class Fleet:
         self._shared = ReplicaState(*replicas[0])
         fill_columns(self._shared, jobs)
         self._states = [_sharing(self._shared, jobs, *replica) for replica in replicas]
-        self._cores = [_started(state) for state in self._states]
-        self._ended = [state.ended for state in self._states]
+        self._runs = [_started(state).send for state in self._states]
+        self._endings = [state.ended for state in self._states]
         self._servable = [config.max_servable_tokens for config, _ in replicas]
         self._largest = max(self._servable)
         self._due = [MAX_PS] * len(replicas)
         self._heap = [(MAX_PS, replica) for replica in range(len(replicas))]
-        self._loads = Loads(self._states, self._observable)
+        self._loads = Loads(self._states, self._observe)
         self._interval = snapshot_interval_ps
         self._replica = [NOT_ROUTED] * len(jobs)
         self._queue = None if front is None else FairQueue(front.policy)
@@ -188,8 +186,8 @@ class Fleet:
         self._advance(MAX_PS - 1)
         if any(self._loads.outstanding) or self._queue:
             raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
-        for core in self._cores:
-            core.send(OBSERVE)
+        for run in self._runs:
+            run(OBSERVE)
         return FleetResult(
             jobs=collect(self._shared, self._jobs),
             replica=np.array(self._replica, np.int32),
@@ -199,6 +197,7 @@ class Fleet:
     def _advance(self, now: int) -> None:
         """Handle all that happens at the replicas and in the queue up to and including `now`."""
         heap, due, cancels, queue = self._heap, self._due, self._waiting_cancels, self._queue
+        runs, endings, outstanding = self._runs, self._endings, self._loads.outstanding
         while True:
             at, replica = heap[0]
             if cancels and cancels[0][0] < at and cancels[0][0] <= now:
@@ -209,27 +208,21 @@ class Fleet:
                 heappop(heap)
             else:
                 # With a queue in front, what ends makes room at that very moment.
-                due[replica] = planned = self._run_to(replica, now if queue is None else at)
+                due[replica] = planned = runs[replica](now if queue is None else at)
                 heapreplace(heap, (planned, replica))
+                if endings[replica]:
+                    outstanding[replica] -= len(endings[replica])
+                    endings[replica].clear()
                 if queue:
                     self._loads.now_ps = at
                     self._dispatch(at)
         self._loads.now_ps = now
 
-    def _run_to(self, replica: int, until: int) -> int:
-        """Run a replica up to and including `until`; return when something may end there next."""
-        due = self._cores[replica].send(until)
-        ended = self._ended[replica]
-        if ended:
-            self._loads.outstanding[replica] -= len(ended)
-            ended.clear()
-        return due
-
-    def _observable(self, replica: int, now: int) -> None:
-        """Run a replica to `now`, by when nobody can have ended there, and have it observed."""
-        self._due[replica] = planned = self._run_to(replica, now)
+    def _observe(self, replica: int, now: int) -> None:
+        """Bring a replica's state up to `now`, by when nobody can have ended there."""
+        self._due[replica] = planned = self._runs[replica](now)
         heappush(self._heap, (planned, replica))
-        self._cores[replica].send(OBSERVE)
+        self._runs[replica](OBSERVE)
 
     def _arrive(self, job: int, now: int) -> None:
         """Let a job queue up in front of the replicas, and go on to one that has room."""

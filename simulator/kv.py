@@ -19,7 +19,7 @@ def kv_bytes_per_token(*, layers: int, kv_heads: int, head_dim: int, bytes_per_e
     return layers * 2 * kv_heads * head_dim * bytes_per_element
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Extent:
     """Free blocks next to each other in eviction order; the last `published` are `slot`'s own."""
 
@@ -28,22 +28,43 @@ class Extent:
     slot: int = NO_JOB
 
 
+@dataclass(slots=True)
+class Run:
+    """A whole chain that only jobs with that very chain hold: `holders` of them, free without any.
+
+    While it is free it is one entry, `key`, in the order of eviction, its last block first. Once
+    somebody comes with another chain that begins alike, it is counted block by block again; `loose`
+    are the blocks still in its entry then, in reverse.
+    """
+
+    hashes: tuple[int, ...]
+    holders: int
+    key: int
+    loose: list[int] | None = None
+
+
 class PrefixCache:
     """Published hashes with their owners, and all free blocks in the order of their eviction.
 
     Jobs are known by slot. A job's blocks are first its tracked ones (full, within the hashes
     that came with it; published or an anonymous second copy), then its private ones. Counts are
-    in blocks.
+    in blocks. What `owners` says of a run's blocks is only that they are there. `tracked` holds
+    the hashes themselves for a job that found all of them, by which it may share a run.
     """
 
-    __slots__ = ("_last", "_next_key", "evictable", "evictable_blocks", "own", "owners", "tracked")
+    __slots__ = (
+        *("_inside", "_last", "_next_key", "_runs", "evictable", "evictable_blocks", "own"),
+        *("owners", "tracked"),
+    )
 
     def __init__(self, usable_blocks: int) -> None:
         self.owners: dict[int, int] = {}
         self.tracked: dict[int, Sequence[int]] = {}
         self.own: dict[int, int] = {}
-        self.evictable: OrderedDict[int, Extent | None] = OrderedDict()
+        self.evictable: OrderedDict[int, Extent | Run | None] = OrderedDict()
         self.evictable_blocks = 0
+        self._runs: dict[int, Run] = {}  # by each of their hashes
+        self._inside: dict[int, Run] = {}  # the run in whose entry a loose block is
         self._next_key = -1
         self._last: Extent | None = None  # the last of all free blocks, where nobody can hit it
         self._append(usable_blocks)
@@ -61,6 +82,14 @@ class PrefixCache:
             if extent is None:
                 del evictable[key], self.owners[key]
                 surplus -= 1
+            elif isinstance(extent, Run):
+                self._loosen(extent)
+                while surplus and extent.loose:
+                    block_hash = extent.loose.pop()
+                    del self.owners[block_hash], self._inside[block_hash]
+                    surplus -= 1
+                if not extent.loose:
+                    del evictable[key]
             elif extent.blocks > surplus:
                 extent.blocks -= surplus
                 if extent.published > extent.blocks:
@@ -76,6 +105,10 @@ class PrefixCache:
 
     def lookup(self, slot: int, hashes: tuple[int, ...], limit: int) -> tuple[int, int]:
         """Return (hits, those of them without an owner) among the first `limit` blocks."""
+        if not self._runs.keys().isdisjoint(hashes):
+            for block_hash in hashes:
+                if block_hash in self._runs:
+                    self._loosen(self._runs[block_hash])
         owners, hits, unowned = self.owners, 0, 0
         for block_hash in hashes if len(hashes) <= limit else hashes[:limit]:
             count = owners.get(block_hash)
@@ -87,7 +120,7 @@ class PrefixCache:
         key = self.own.get(slot)
         if key is not None and limit > hits:
             extent = self.evictable[key]
-            assert extent is not None  # noqa: S101 - own keys always name extents
+            assert isinstance(extent, Extent)  # noqa: S101 - own keys always name extents
             own_hits = min(extent.published, limit - hits)
             return hits + own_hits, unowned + own_hits
         return hits, unowned
@@ -96,30 +129,27 @@ class PrefixCache:
         """Return how many blocks will be evicted before the first that somebody could hit."""
         blocks = 0
         for extent in self.evictable.values():
-            if extent is None or extent.slot != NO_JOB:
+            if not isinstance(extent, Extent) or extent.slot != NO_JOB:
                 break
             blocks += extent.blocks
         return blocks
 
     def take(self, slot: int, hashes: tuple[int, ...], limit: int) -> tuple[int, int]:
         """Look up and claim at once; return (hits, those of them without an owner)."""
-        if self.own and slot in self.own:
-            hits, unowned = self.lookup(slot, hashes, limit)
-            self.claim(slot, hashes, hits)
-            return hits, unowned
-        owners, unowned, hits = self.owners, 0, 0
-        for block_hash in hashes if len(hashes) <= limit else hashes[:limit]:
-            count = owners.get(block_hash)
-            if count is None:
-                break
-            owners[block_hash] = count + 1
-            if not count:
-                del self.evictable[block_hash]
-                unowned += 1
-            hits += 1
-        # Who has hit all publishes no more, so that the hashes themselves can stand for its list.
-        self.tracked[slot] = hashes if hits == len(hashes) else list(hashes[:hits])
-        self.evictable_blocks -= unowned
+        run = self._runs.get(hashes[0]) if hashes else None
+        if run is not None and run.hashes == hashes and len(hashes) <= limit and not self.own:
+            self.tracked[slot] = hashes
+            run.holders += 1
+            hits = len(hashes)
+            if run.holders > 1:
+                return hits, 0
+            del self.evictable[run.key]
+            self.evictable_blocks -= hits
+            return hits, hits
+        hits, unowned = self.lookup(slot, hashes, limit)
+        self.claim(slot, hashes, hits)
+        if hits == len(hashes):
+            self.tracked[slot] = hashes
         return hits, unowned
 
     def claim(self, slot: int, hashes: tuple[int, ...], hits: int) -> int:
@@ -129,12 +159,12 @@ class PrefixCache:
         """
         newly_owned = 0
         if hashes:
-            owners, evictable = self.owners, self.evictable
+            owners = self.owners
             held = list(hashes[:hits])
             for block_hash in held:
                 count = owners[block_hash]
                 if not count:
-                    del evictable[block_hash]
+                    self._remove(block_hash)
                     newly_owned += 1
                 owners[block_hash] = count + 1
             self.tracked[slot] = held
@@ -161,13 +191,15 @@ class PrefixCache:
     def retract(self, slot: int, full_blocks: int) -> int:
         """Unpublish tracked blocks from `full_blocks` on; return how many became private."""
         held = self.tracked.get(slot)
-        if held is None:
+        if held is None or len(held) <= full_blocks:
             return 0
+        assert isinstance(held, list)  # noqa: S101 - who has hit all has computed as much
         for block_hash in held[full_blocks:]:
             if block_hash != ANONYMOUS:
                 del self.owners[block_hash]
-        self.tracked[slot] = held[:full_blocks]
-        return max(0, len(held) - full_blocks)
+        retracted = len(held) - full_blocks
+        del held[full_blocks:]
+        return retracted
 
     def release(self, slot: int, private_blocks: int, own_published: int, keep_own: bool) -> int:
         """Free all of `slot`'s blocks, last first; return how many tracked ones became free.
@@ -177,23 +209,36 @@ class PrefixCache:
         if private_blocks:
             if keep_own and own_published:
                 self.own[slot] = self._next_key
-                self._add(Extent(blocks=private_blocks, published=own_published, slot=slot))
+                self._add(Extent(private_blocks, own_published, slot))
+            elif self._last is not None:
+                self._last.blocks += private_blocks
+                self.evictable_blocks += private_blocks
             else:
                 self._append(private_blocks)
         held = self.tracked.pop(slot, None)
         if not held:
             return 0
-        owners, evictable, freed, anonymous = self.owners, self.evictable, 0, 0
         if isinstance(held, tuple):
-            for block_hash in reversed(held):
-                owners[block_hash] = count = owners[block_hash] - 1
-                if not count:
-                    evictable[block_hash] = None
-                    freed += 1
-            if freed:
+            run = self._runs.get(held[0])
+            if run is not None:  # nobody else can hold its blocks
+                run.holders -= 1
+                if run.holders:
+                    return 0
+                run.key = self._next_key
+                self._next_key -= 1
+                self.evictable[run.key] = run
                 self._last = None
-                self.evictable_blocks += freed
-            return freed
+                self.evictable_blocks += len(held)
+                return len(held)
+            if all(self.owners[block_hash] == 1 for block_hash in held):
+                run = Run(held, 0, self._next_key)
+                self._runs.update(dict.fromkeys(held, run))
+                self._next_key -= 1
+                self.evictable[run.key] = run
+                self._last = None
+                self.evictable_blocks += len(held)
+                return len(held)
+        owners, evictable, freed, anonymous = self.owners, self.evictable, 0, 0
         for block_hash in reversed(held):
             if block_hash == ANONYMOUS:
                 anonymous += 1
@@ -217,12 +262,34 @@ class PrefixCache:
         """Let nobody hit the blocks any more that only `slot` could: it has ended."""
         self._take_own(slot, 0)
 
+    def _loosen(self, run: Run) -> None:
+        """Count a run block by block; where it is free, its entry keeps its place."""
+        if run.loose is not None:
+            return
+        for block_hash in run.hashes:
+            del self._runs[block_hash]
+        self.owners.update(dict.fromkeys(run.hashes, run.holders))
+        if not run.holders:
+            run.loose = list(run.hashes)
+            self._inside.update(dict.fromkeys(run.hashes, run))
+
+    def _remove(self, block_hash: int) -> None:
+        """Take a published block out of the free ones: it is owned again."""
+        run = self._inside.pop(block_hash, None)
+        if run is None:
+            del self.evictable[block_hash]
+            return
+        assert run.loose is not None  # noqa: S101 - blocks lie in the entries of loose runs only
+        run.loose.remove(block_hash)
+        if not run.loose:
+            del self.evictable[run.key]
+
     def _take_own(self, slot: int, blocks: int) -> None:
         key = self.own.pop(slot, None)
         if key is None:
             return
         extent = self.evictable[key]
-        assert extent is not None  # noqa: S101 - own keys always name extents
+        assert isinstance(extent, Extent)  # noqa: S101 - own keys always name extents
         extent.blocks -= blocks
         extent.slot, extent.published = NO_JOB, 0
         if not extent.blocks:
@@ -234,7 +301,7 @@ class PrefixCache:
             self._last.blocks += blocks
             self.evictable_blocks += blocks
         else:
-            extent = Extent(blocks=blocks)
+            extent = Extent(blocks)
             self._add(extent)
             self._last = extent
 

@@ -181,10 +181,19 @@ class ReplicaState:
         if self.cache is not None:
             self.cache.forget(slot)
 
-    def waiting_slots(self) -> list[int]:
-        """Return who waits in the queues, without the cancelled, in no order that matters."""
-        waiting = [*self.queue, *(entry[3] for entry in self.urgent)]
-        return [slot for slot in waiting if self.done[slot] < 0]
+    def sweep(self) -> None:
+        """Take those out of the queues that were left there to be skipped."""
+        if self.dropped:
+            kept = [slot for slot in self.queue if self.done[slot] < 0]
+            self.queue.clear()
+            self.queue.extend(kept)
+            self.urgent[:] = [entry for entry in self.urgent if self.done[entry[3]] < 0]
+            heapify(self.urgent)
+            self.dropped = 0
+
+    def waiting(self) -> list[int]:
+        """Return who waits in the queues, after a sweep, in no order that matters."""
+        return [*self.queue, *(entry[3] for entry in self.urgent)]
 
     def urgency(self, slot: int) -> tuple[int, int, int, int]:
         """Return the order of the waiting under priority; the largest is preempted first."""

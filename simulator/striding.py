@@ -61,8 +61,8 @@ def _striding(state: ReplicaState, limit: int) -> Generator[int, int, int]:
     # `promised`: final blocks of the waiting. `spare`: blocks that may be allocated before one
     # that somebody could hit is evicted, less all that those admitted will still allocate.
     now, iteration, number = state.now, state.iteration, state.admissions
-    decodes, context, committed, dropped, partial, shared = _read(state)
-    promised = sum(final_blocks[slot] for slot in state.waiting_slots())
+    decodes, context, committed, partial, shared = _read(state)
+    promised = sum(final_blocks[slot] for slot in state.waiting())
     spare = NO_MORE if cache is None else 0
     next_end = completions[0] >> ENTRY_BITS if completions else NO_MORE
     next_arrival = arrival[pending[0]] if pending else NO_MORE
@@ -84,8 +84,7 @@ def _striding(state: ReplicaState, limit: int) -> Generator[int, int, int]:
                     del rows[-ROW_WIDTH:]
                 flush_rows(state, rows, iteration - bool(under_way))
                 rows += under_way
-                _write(state, now, iteration, number, decodes, context, committed, dropped,
-                       partial, shared)  # fmt: skip
+                _write(state, now, iteration, number, decodes, context, committed, partial, shared)
                 state.planned_end = due if decodes else None
                 state.planned_a = decode_ps[decodes] + per_context * context
                 state.planned_b = per_context * decodes
@@ -134,21 +133,17 @@ def _striding(state: ReplicaState, limit: int) -> Generator[int, int, int]:
                 if now > limit:
                     due = now
                     continue
-                _write(state, now, iteration, number, decodes, context, committed, dropped,
-                       partial, shared)  # fmt: skip
+                _write(state, now, iteration, number, decodes, context, committed, partial, shared)
                 cancel_due(state)
                 completions[:] = [entry for entry in completions if entry & ENTRY_MASK in running]
                 heapify(completions)
                 state.stale = 0
-                decodes, context, committed, dropped, partial, shared = _read(state)
-                promised = sum(final_blocks[slot] for slot in state.waiting_slots())
+                decodes, context, committed, partial, shared = _read(state)
+                promised = sum(final_blocks[slot] for slot in state.waiting())
                 next_end = completions[0] >> ENTRY_BITS if completions else NO_MORE
                 next_cancel = cancels[0][0] if cancels else NO_MORE
 
             if queue or partial >= 0 or reaching:
-                while dropped and queue and done[urgent[0][3] if by_priority else fcfs[0]] >= 0:
-                    heappop(urgent) if by_priority else fcfs.popleft()
-                    dropped -= 1
                 if now >= limit:
                     due = now + least_ps
                     if next_cancel < due:
@@ -156,8 +151,9 @@ def _striding(state: ReplicaState, limit: int) -> Generator[int, int, int]:
                     continue
                 if spare < promised or committed + promised > admissible or reaching:
                     calm = committed + promised <= admissible and not reaching
-                    _write(state, now, iteration, number, decodes, context, committed, dropped,
-                           partial, shared)  # fmt: skip
+                    _write(
+                        state, now, iteration, number, decodes, context, committed, partial, shared
+                    )
                     if calm and cache is not None:
                         free = state.free_blocks_at(iteration)
                         cache.settle(free)
@@ -194,10 +190,6 @@ def _striding(state: ReplicaState, limit: int) -> Generator[int, int, int]:
                         partial = NEVER
                 while queue and left > 0 and len(running) < max_seqs:
                     slot = urgent[0][3] if by_priority else fcfs[0]
-                    if dropped and done[slot] >= 0:
-                        heappop(urgent) if by_priority else fcfs.popleft()
-                        dropped -= 1
-                        continue
                     gap, start, hashes = length[slot], 0, hashes_of[slot]
                     if cache is not None and (hashes or slot in own):
                         most = (gap - 1) // block_tokens
@@ -287,9 +279,13 @@ def _striding(state: ReplicaState, limit: int) -> Generator[int, int, int]:
 
         span = next_cancel - now
         # An arrival behind a blocked head, or with no seat left, can't change the batch.
-        if next_arrival < next_cancel and (by_priority or not queue):
-            if decodes < max_tokens and len(running) < max_seqs:
-                span = next_arrival - now
+        if (
+            next_arrival < next_cancel
+            and (by_priority or not queue)
+            and decodes < max_tokens
+            and len(running) < max_seqs
+        ):
+            span = next_arrival - now
         if span < took:
             # The first boundary at or after it: the root in floating point, rounded up, is exact
             # unless it lies as near to a whole number as its error may be.
@@ -312,15 +308,16 @@ def _striding(state: ReplicaState, limit: int) -> Generator[int, int, int]:
         now += took
 
 
-def _read(state: ReplicaState) -> tuple[int, int, int, int, int, int]:
-    """Return decodes, their contexts, committed, dropped, the partly prefilled, shared blocks.
+def _read(state: ReplicaState) -> tuple[int, int, int, int, int]:
+    """Return decodes, their contexts, committed, the partly prefilled, shared blocks.
 
     Shared are the blocks that the prefix cache knows, less each job's count of them.
     """
+    state.sweep()
     context = state.decode_offset_sum + state.decodes * state.iteration
     partial = state.prefilling[0] if state.prefilling else NEVER
     shared = state.fixed_blocks - (state.blocks[partial] if partial >= 0 else 0)
-    return state.decodes, context, state.committed, state.dropped, partial, shared
+    return state.decodes, context, state.committed, partial, shared
 
 
 def _write(
@@ -331,7 +328,6 @@ def _write(
     decodes: int,
     context: int,
     committed: int,
-    dropped: int,
     partial: int,
     shared: int,
 ) -> None:
@@ -339,8 +335,8 @@ def _write(
     block_tokens = state.config.block_tokens
     state.now, state.iteration, state.admissions = now, iteration, number
     state.decodes, state.decode_offset_sum = decodes, context - decodes * iteration
-    state.committed, state.dropped, state.fixed_blocks = committed, dropped, shared
-    state.waiting_tokens = sum(state.length[slot] for slot in state.waiting_slots())
+    state.committed, state.fixed_blocks = committed, shared
+    state.waiting_tokens = sum(state.length[slot] for slot in state.waiting())
     state.prefilling[:] = [partial] if partial >= 0 else []
     if partial >= 0:
         state.blocks[partial] = -(-state.computed[partial] // block_tokens)
