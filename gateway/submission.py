@@ -133,14 +133,18 @@ class ToolCallPiece(Quiet, frozen=True, kw_only=True, gc=False):
 
 
 class Delta(Quiet, frozen=True, kw_only=True, gc=False):
-    """A piece of the answer as it arrives: `tokens` tokens' worth of text or of tool calls."""
+    """A piece of the answer as it arrives: `tokens` tokens' worth of text or of tool calls.
 
-    UNSHOWN: ClassVar[frozenset[str]] = frozenset({"text", "logprobs_json"})
+    `encoded`: where its text came in several parts at once, each of them as a JSON string.
+    """
+
+    UNSHOWN: ClassVar[frozenset[str]] = frozenset({"text", "logprobs_json", "encoded"})
 
     text: str
     tokens: int
     tool_calls: tuple[ToolCallPiece, ...] = ()
     logprobs_json: str | None = None  # OpenAI's `logprobs` of a choice
+    encoded: tuple[bytes, ...] = ()
 
     @property
     def empty(self) -> bool:

@@ -47,6 +47,9 @@ class Chunks:
             choice = _choice(index, {"content": piece.text})
             choice["logprobs"] = orjson.Fragment(piece.logprobs_json)
             text = self._event(choice)
+        elif piece.encoded:
+            before, after = self._around[index]
+            text = before + (after + before).join(piece.encoded) + after
         elif piece.text:
             before, after = self._around[index]
             text = before + orjson.dumps(piece.text) + after

@@ -26,6 +26,7 @@ from gateway.providers.said import (
     Reported,
     Said,
     StreamError,
+    Texts,
     usage_of,
 )
 from gateway.schemas import matches_schema
@@ -76,6 +77,11 @@ class Answer:
         self.done = False
 
     @property
+    def begun(self) -> int:
+        """How many tokens came, by the chunks that they came in."""
+        return self._deltas
+
+    @property
     def finished(self) -> bool:
         """Whether a finish reason came: the backend generates no more."""
         return self._finish is not None
@@ -105,6 +111,17 @@ class Answer:
             return None
         self.fail(GARBAGE)
         return None
+
+    def take_texts(self, said: Texts, now_us: int) -> Delta:
+        """Add texts that came together; return them as one piece of the answer."""
+        self.name(said.like.provider_id)
+        for _ in range(said.count):
+            self._count(1, now_us)
+        self._shown = True
+        if self._keeps_text:
+            self._texts.append(said.text)
+        encoded = said.encoded if said.count > 1 else ()
+        return Delta(text=said.text, tokens=said.count, encoded=encoded)
 
     def _took(self, said: Chunk, now_us: int) -> Delta | None:
         if self._version is not None and said.version not in (None, self._version):

@@ -30,6 +30,7 @@ CLOSED = "PROVIDER_CLOSED"
 
 WHOLE_BODY_LIMIT_BYTES = 8 << 20  # of an answer that is not streamed
 REFUSAL_LIMIT_BYTES = 1 << 16  # of a refusal's body that is read
+TAUGHT_AFTER = 8  # tokens: by then it is known whether an answer's events are like one another
 TRIES = 2  # the second only where nothing of the request can have been read
 REFUSED_REQUEST = (400, 422)  # statuses by which a parameter may be refused
 
@@ -201,7 +202,20 @@ class HttpAttempt:
 
     def _take_stream(self, data: bytes) -> None:
         """Take a part of a stream; once it has finished, wait only for `tail_s` more."""
-        self._take(self._sse.feed(data))
+        now_us, texts = self._clock.now_us(), self._asked.texts
+        while data:
+            part, data = data, b""
+            if texts is not None and self._sse.between_events:
+                found = texts(part)
+                if found is not None:
+                    self._put(self._answer.take_texts(found, now_us))
+                    data = part[found.size_bytes :]
+                    continue
+                if self._answer.begun < TAUGHT_AFTER and (ends := part.find(b"\n\n") + 2) > 1:
+                    part, data = part[:ends], part[ends:]  # one of them may teach the others
+            self._take(self._sse.feed(part))
+            if self._answer.over:
+                break
         if self._answer.over:
             self._finish(cleanly=self._framed)
         elif self._answer.finished:

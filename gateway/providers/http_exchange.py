@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.providers.answer import Answer
-from gateway.providers.said import Said
+from gateway.providers.said import Said, Texts
 from gateway.providers.sse_reader import SseEvent
 
 OPTIONAL = frozenset(
@@ -49,6 +49,7 @@ class Exchange:
     optional: frozenset[str]
     read: Callable[[SseEvent], Said]
     answer: Answer
+    texts: Callable[[bytes], Texts | None] | None = None  # that a part of a stream begins with
     read_whole: Callable[[SseEvent], Said] | None = None  # of a body that is no stream; else `read`
     named_by_header: bool = True
 

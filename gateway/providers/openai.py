@@ -30,10 +30,12 @@ class OpenAIProvider(HttpProvider[Backend]):
 
     def _exchange(self, call: Call, backend: Backend) -> Exchange:
         fields, convention = request_fields(call, backend), convention_of(backend.usage)
+        reader = EventReader(convention)
         return Exchange(
             content=orjson.dumps(fields),
             optional=OPTIONAL.intersection(fields),
-            read=EventReader(convention),
+            read=reader,
+            texts=reader.texts,
             answer=Answer(call),
             # Where the backend can be asked, it is asked by the id in the body.
             named_by_header=backend.asks is None,

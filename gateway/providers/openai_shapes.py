@@ -4,8 +4,9 @@ Known: vLLM, SGLang, llama.cpp, Dynamo, transformers serve and hosted APIs.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import orjson
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from gateway.providers.said import (
     Garbage,
     Said,
     StreamError,
+    Texts,
     error_of,
     estimated_tokens,
     provider_id,
@@ -29,7 +31,7 @@ DONE = b"[DONE]"
 CHAT = convention_of("openai-chat")
 TOOL_CALLS_LIMIT = 128
 NAME_LIMIT_CHARS = 256  # of a called function, and of a call's id
-FIRST_LESSON = 4  # a learned chunk costs two; the first one often has a role beside its text
+FIRST_LESSON = 3  # a learned chunk costs some; the first one often has a role beside its text
 LESSONS_LIMIT = 4  # how many chunks of an answer are tried as the pattern of the others
 PROBE = "\ue000 a text that no backend sends, and of more than one token \ue000"
 
@@ -52,36 +54,121 @@ def read_event(event: SseEvent, convention: Convention = CHAT) -> Said:
     return read_chunk(body, convention)
 
 
+class _PlainDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    role: str | None = None
+    content: str | None = None
+    refusal: None = None
+    tool_calls: None = None
+    function_call: None = None
+    reasoning: None = None
+    reasoning_content: None = None
+
+
+class _PlainChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    delta: _PlainDelta
+    index: Literal[0] = 0
+    finish_reason: str | None = None
+    logprobs: None = None
+    stop_reason: None = None
+    token_ids: None = None
+    matched_stop: None = None
+
+
+class _PlainChunk(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What nearly every chunk is: a text or an end. Whatever has more to it is read in full."""
+
+    choices: Annotated[list[_PlainChoice], msgspec.Meta(min_length=1, max_length=1)]
+    id: str | None = None
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    created: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)] | None = None
+    model: str | None = None
+    system_fingerprint: str | None = None
+    service_tier: str | None = None
+    usage: None = None
+    prompt_token_ids: None = None
+
+
+_decode_plain = msgspec.json.Decoder(_PlainChunk).decode
+
+
 class EventReader:
     """Reads the events of one answer, each as `read_event` does.
 
     A backend's chunks mostly differ in their text alone. What stands around it is learned from one
-    of them, and the next one that begins and ends with it is read by its text: a JSON text whose
-    string is replaced by another string says the same but for that string. That it is the text's
-    own place is proven with a text of our own before it is relied on.
+    of them, and those that come together and begin and end with it are read by their texts, at
+    once: a JSON text whose string is replaced by another string says the same but for that string.
+    That it is the text's own place is proven with a text of our own before it is relied on.
     """
 
     def __init__(self, convention: Convention = CHAT) -> None:
         self._convention = convention
-        self._before = self._after = b""
+        self._before = self._after = self._between = b""
         self._like: Chunk | None = None
         self._texts = 0  # that were read in full
+        self._named: tuple[str | None, str | None] = (None, None)  # the last id, and what it names
 
     def __call__(self, event: SseEvent) -> Said:
         """Return what one event says."""
-        like, data = self._like, event.data
-        if like is not None and event.name != "error":
-            before, after = self._before, self._after
-            if data.startswith(before) and data.endswith(after):
-                text = _string(data[len(before) : len(data) - len(after)])
-                if text:
-                    return replace(like, text=text)
-        said = read_event(event, self._convention)
-        if isinstance(said, Chunk) and said.text and event.name != "error":
+        if event.name == "error":
+            return read_event(event, self._convention)
+        said = self._said(event)
+        if self._like is None and isinstance(said, Chunk) and said.text:
             self._texts += 1
             if FIRST_LESSON <= self._texts < FIRST_LESSON + LESSONS_LIMIT:
-                self._learn(data, said)
+                self._learn(event.data, said)
         return said
+
+    def _said(self, event: SseEvent) -> Said:
+        try:
+            return self._plain(_decode_plain(event.data))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return read_event(event, self._convention)
+
+    def texts(self, data: bytes) -> Texts | None:
+        """Return the texts of the learned chunks that whole events begin with; None: none is one.
+
+        `data` begins between two events. The last event may be cut anywhere.
+        """
+        before, after, like = self._before, self._after, self._like
+        if like is None or not data.startswith(before):
+            return None
+        encoded = data[len(before) :].split(self._between)
+        last, found, rest = encoded.pop().partition(after)
+        if found:
+            encoded.append(last)
+            size_bytes = len(data) - len(rest)
+        else:  # it is cut, or another kind of event that begins in the same way
+            size_bytes = len(data) - len(last) - len(before)
+        try:
+            texts = orjson.loads(joined := b"[" + b",".join(encoded) + b"]")
+            text = "".join(texts)
+        except (orjson.JSONDecodeError, TypeError):  # no JSON, or another value than a string
+            return None
+        if not texts or len(texts) != len(encoded) or not all(texts):
+            return None
+        if orjson.dumps(texts) != joined:  # escaped in another way than ours
+            if not all(map(_is_literal, encoded)):
+                return None
+            encoded = list(map(orjson.dumps, texts))
+        return Texts(
+            like=like,
+            text=text,
+            count=len(texts),
+            encoded=tuple(encoded),
+            size_bytes=size_bytes,
+        )
+
+    def _plain(self, chunk: _PlainChunk) -> Chunk:
+        choice, text = chunk.choices[0], chunk.choices[0].delta.content or ""
+        if chunk.id != self._named[0]:
+            self._named = (chunk.id, provider_id(chunk.id))
+        return Chunk(
+            provider_id=self._named[1],
+            text=text,
+            deltas=1 if text else 0,
+            finish_reason=choice.finish_reason or None,
+            choices=1,
+        )
 
     def _learn(self, data: bytes, said: Chunk) -> None:
         before, found, after = data.partition(orjson.dumps(said.text))
@@ -89,19 +176,14 @@ class EventReader:
         if not found or not plain or said.logprobs_json is not None:
             return
         probed = SseEvent(name="message", data=before + orjson.dumps(PROBE) + after)
-        if read_event(probed, self._convention) == replace(said, text=PROBE):
-            self._before, self._after, self._like = before, after, said
+        if self._said(probed) == replace(said, text=PROBE):
+            self._before, self._after, self._like = b"data: " + before, after + b"\n\n", said
+            self._between = self._after + self._before
 
 
-def _string(literal: bytes) -> str | None:
-    """Return the text of one JSON string and nothing else; None where it isn't one."""
-    if literal[:1] != b'"':
-        return None
-    try:
-        found = orjson.loads(literal)
-    except orjson.JSONDecodeError:
-        return None
-    return found if isinstance(found, str) and literal.endswith(b'"') else None
+def _is_literal(part: bytes) -> bool:
+    """Whether a part of a list of JSON values can be one string as a whole."""
+    return len(part) > 1 and part[:1] == part[-1:] == b'"'
 
 
 def read_chunk(body: dict[str, Any], convention: Convention = CHAT) -> Chunk | Garbage:

@@ -91,6 +91,22 @@ class Garbage(Quiet, frozen=True, kw_only=True, gc=False):
     """Data that is no JSON object, or one that can't be part of an answer."""
 
 
+class Texts(Quiet, frozen=True, kw_only=True, gc=False):
+    """Chunks that came together and are `like` one another but for their texts, never none.
+
+    `text` is the `count` texts one after the other, `encoded` each of them as a JSON string;
+    `size_bytes` is how much of a stream they were.
+    """
+
+    UNSHOWN: ClassVar[frozenset[str]] = frozenset({"like", "text", "encoded"})
+
+    like: Chunk
+    text: str
+    count: int
+    encoded: tuple[bytes, ...]
+    size_bytes: int
+
+
 Said = Chunk | Done | StreamError | Garbage
 
 

@@ -43,7 +43,7 @@ class SseReader:
         Raises StreamTooLarge where a line is over LINE_LIMIT_BYTES or an event's data over
         EVENT_LIMIT_BYTES; the reader is of no use afterwards.
         """
-        if self._between_events and data.endswith(b"\n\n") and b"\r" not in data:
+        if self.between_events and data.endswith(b"\n\n") and b"\r" not in data:
             return self._whole_events(data)
         if self._after_cr and data:
             self._after_cr = False
@@ -66,7 +66,8 @@ class SseReader:
         return events
 
     @property
-    def _between_events(self) -> bool:
+    def between_events(self) -> bool:
+        """Whether what was fed so far ends between two events."""
         return not (self._part_bytes or self._data or self._name or self._after_cr)
 
     def _whole_events(self, data: bytes) -> list[SseEvent]:

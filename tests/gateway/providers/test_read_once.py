@@ -5,6 +5,7 @@ import json
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gateway.providers.openai_shapes import FIRST_LESSON, PROBE, EventReader, read_event
 from gateway.providers.said import Chunk, Done
@@ -78,6 +79,40 @@ def test_the_text_of_a_learned_chunk_is_not_looked_for_in_an_error_or_the_end():
         SseEvent(name="error", data=data)
     )
     assert reader(SseEvent(name="message", data=b"[DONE]")) == Done()
+
+
+CHUNK = b'{"id":"c-1","choices":[{"delta":{"content":%b}}]}'
+ONES = st.one_of(LITERALS.map(lambda each: CHUNK % each), BODIES.map(orjson.dumps))
+
+
+@given(st.lists(ONES, max_size=9), st.integers(0, 40))
+def test_texts_that_are_read_together_are_those_that_are_read_one_by_one(chunks, cut_bytes):
+    """DLV-5: and what follows them, cut anywhere, is left as it is."""
+    reader = EventReader()
+    for _ in range(FIRST_LESSON + 1):
+        reader(SseEvent(name="message", data=CHUNK % b'"x"'))
+    stream = b"".join(b"data: %b\n\n" % each for each in chunks)
+    stream = stream[: max(0, len(stream) - cut_bytes)]
+    found = reader.texts(stream)
+    if found is None:
+        return
+    alone = SseReader()
+    read = [read_event(event) for event in alone.feed(stream[: found.size_bytes])]
+    assert alone.between_events
+    texts = [each.text for each in read]
+    assert [orjson.loads(each) for each in found.encoded] == texts
+    assert (found.text, found.count) == ("".join(texts), len(texts))
+    assert all(replace(each, text="") == replace(found.like, text="") for each in read)
+
+
+def test_texts_escaped_in_whatever_way_are_read_together():
+    reader = EventReader()
+    for _ in range(FIRST_LESSON + 1):
+        reader(SseEvent(name="message", data=CHUNK % b'"x"'))
+    events = [b"data: %b\n\n" % (CHUNK % each) for each in (b'"a"', b'"\\u00e9"', b'"\\/"')]
+    found = reader.texts(b"".join(events) + b"data: [DONE]\n\n")
+    assert (found.text, found.size_bytes) == ("aé/", len(b"".join(events)))
+    assert found.encoded == (b'"a"', '"é"'.encode(), b'"/"')
 
 
 LINES = st.sampled_from(
