@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks import seed
 from ledger import distributions, histograms
 from ledger.queries.costs import costs
-from ledger.queries.receipts import Cursor, ReceiptFilter, receipt_page
+from ledger.queries.receipts import Cursor, ReceiptFilter, receipt_list
 from ledger.reading import connect_read_only, fetch, pages
 from ledger.records import Receipt
 from ledger.rollups.cover import cover
@@ -108,7 +108,7 @@ def keyset_pages(connection: sqlite3.Connection, first_us: int, last_us: int) ->
             for _ in range(REPEAT):
                 clocked = Clocked(connection)
                 started = time.thread_time()
-                receipt_page(cast("sqlite3.Connection", clocked), wanted, cursor=cursor, limit=50)
+                receipt_list(cast("sqlite3.Connection", clocked), wanted, cursor=cursor, limit=50)
                 all_ms.append((time.thread_time() - started) * 1e3)
                 sql_ms.append(clocked.spent_s * 1e3)
             if (found := sorted(sql_ms)[REPEAT // 2 - 1]) > worst_sql:

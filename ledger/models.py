@@ -25,9 +25,9 @@ def _field(column: Column) -> "models.Field[Any, Any]":
 
 
 def _index(index: Index) -> models.Index:
-    if not index.present:
-        return models.Index(fields=index.fields, name=index.name)
-    condition = models.Q((f"{index.fields[0]}__isnull", False))
+    condition = models.Q((f"{index.fields[0]}__isnull", False)) if index.present else None
+    if index.unless is not None:
+        condition = ~models.Q(index.unless)
     return models.Index(fields=index.fields, name=index.name, condition=condition)
 
 

@@ -6,7 +6,7 @@ from django.views.decorators.http import require_safe
 from gateway.auth_roles import require_role
 from gateway.pages.receipt_filters import FilterForm, cursor_of, page_query
 from gateway.pages.shell import clock, ledger, page
-from ledger.queries.receipts import filter_options, receipt_page
+from ledger.queries.receipts import filter_options, receipt_list
 
 
 @require_safe
@@ -21,7 +21,7 @@ def index(request: HttpRequest) -> HttpResponse:
         if not form.is_valid():
             context["problem"] = form.said_of_fields()
         else:
-            found = receipt_page(connection, form.wanted(clock.now_us()), cursor)
+            found = receipt_list(connection, form.wanted(clock.now_us()), cursor)
             context |= {"found": found, "at_newest": cursor is None}
             context["older"] = found.older and page_query(request.GET, found.older)
             context["newer"] = found.newer and page_query(request.GET, found.newer)

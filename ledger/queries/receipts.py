@@ -2,14 +2,16 @@
 
 Each page walks one index from the cursor on and looks at SCAN_LIMIT rows at most; where rare
 matches are further away it says how far it got, and the next page goes on from there. Only the
-current receipt of a request is listed: one that a later revision replaced is not.
+current receipt of a request is listed: one that a later revision replaced is not. What is looked
+at in the walk is what the filter asks for; what is shown is read of the page's receipts alone.
 """
 
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain as flatten
-from typing import Literal
+from typing import Generic, Literal, TypeVar
+
+import msgspec
 
 from ledger.queries.distinct import distinct
 from ledger.reading import fetch
@@ -56,33 +58,74 @@ class Cursor:
     towards: Literal["older", "newer"]
 
 
+class Listed(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a list shows of a receipt."""
+
+    seq: int
+    request_id: str
+    accepted_at_us: int
+    status: str
+    terminal_error_code: str | None
+    degraded_from: str | None
+    schema_valid: int | None
+    tenant_id: str
+    logical_model: str
+    route_id: str | None
+    priority: str
+    input_tokens: int
+    output_tokens: int
+    queue_us: int | None
+    first_token_us: int | None
+    e2e_us: int
+    deadline_us: int
+    rate_key: str | None
+    cost_total_pico: int
+
+
+Shown = TypeVar("Shown", Stored[Receipt], Listed)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiptPage:
+class ReceiptPage(Generic[Shown]):
     """Receipts newest first; the cursors of the pages beside it, None where the list ends.
 
     `searched_to_us`: this page is not full because the search stopped there, not for want of more.
     """
 
-    receipts: tuple[Stored[Receipt], ...]
+    receipts: tuple[Shown, ...]
     newer: Cursor | None
     older: Cursor | None
     searched_to_us: int | None = None
 
 
-# The most selective first: the index of the first field given is walked. None: the time's index.
-_STATUS = ("status", "status", "receipt_status")
-_REASON = ("reason_code", "terminal_error_code", "receipt_reason")
-_WIDE = (
-    ("tenant_id", "tenant_id", "receipt_tenant"),
-    ("route_id", "route_id", "receipt_route"),
-    ("logical_model", "logical_model", "receipt_model"),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """A page by the seqs of its receipts."""
+
+    seqs: Sequence[int]
+    newer: Cursor | None = None
+    older: Cursor | None = None
+    searched_to_us: int | None = None
+
+
+# The most selective first: the index of the first whose fields are all given is walked; of none,
+# the time's. `completed` is the end of nearly every request: the indexes of a status are without
+# it, and as a filter it leaves nearly all.
+_INDEXES = (
+    ("receipt_reason", ("reason_code",)),
+    ("receipt_tenant_status", ("tenant_id", "status")),
+    ("receipt_status", ("status",)),
+    ("receipt_tenant", ("tenant_id",)),
+    ("receipt_route", ("route_id",)),
+    ("receipt_model", ("logical_model",)),
 )
-_MOST = "completed"  # the end of nearly every request: as a filter it leaves nearly all
+_MOST = "completed"
 _FIELDS = (  # of the filter, and the column that each is compared with
     ("reason_code", "terminal_error_code"),
     *((name, name) for name in ("tenant_id", "status", "route_id", "logical_model")),
     *((name, name) for name in ("identity_id", "priority", "user_path", "release_id", "arm")),
 )
+_COLUMNS = dict(_FIELDS)
 _CURRENT = (
     "NOT EXISTS (SELECT 1 FROM receipt AS later "
     "WHERE later.request_id = found.request_id AND later.revision > found.revision)"
@@ -95,19 +138,49 @@ def receipt_page(
     cursor: Cursor | None = None,
     *,
     limit: int = 50,
-) -> ReceiptPage:
+) -> ReceiptPage[Stored[Receipt]]:
     """The page that lies at the cursor; without one the newest. ValueError above PAGE_LIMIT."""
+    found = _find(connection, wanted, cursor, limit)
+    receipts = _whole(connection, found.seqs)
+    return ReceiptPage(
+        receipts=receipts,
+        newer=found.newer,
+        older=found.older,
+        searched_to_us=found.searched_to_us,
+    )
+
+
+def receipt_list(
+    connection: sqlite3.Connection,
+    wanted: ReceiptFilter,
+    cursor: Cursor | None = None,
+    *,
+    limit: int = 50,
+) -> ReceiptPage[Listed]:
+    """As `receipt_page`, of each receipt what a list shows: half the time of a page."""
+    found = _find(connection, wanted, cursor, limit)
+    return ReceiptPage(
+        receipts=_listed(connection, found.seqs),
+        newer=found.newer,
+        older=found.older,
+        searched_to_us=found.searched_to_us,
+    )
+
+
+def _find(
+    connection: sqlite3.Connection, wanted: ReceiptFilter, cursor: Cursor | None, limit: int
+) -> _Found:
     if not 1 <= limit <= PAGE_LIMIT:
         raise ValueError(f"a page has 1 to {PAGE_LIMIT} receipts, not {limit}")
     if wanted.request_id is not None:
-        return ReceiptPage(receipts=_of_request(connection, wanted), newer=None, older=None)
+        return _Found(seqs=_of_request(connection, wanted))
     newest_first = cursor is None or cursor.towards == "older"
     walk, walk_values = _walk(wanted, cursor)
     rest, rest_values = _rest(wanted)
     keys = fetch(
         connection,
         f"SELECT found.accepted_at_us, found.seq FROM ({walk}) AS found "
-        f"WHERE {' AND '.join((_CURRENT, *rest))} LIMIT ?",
+        f"WHERE {' AND '.join((*rest, _CURRENT))} LIMIT ?",
         (*walk_values, *rest_values, limit + 1),
     )
     shown, more = keys[:limit], len(keys) > limit
@@ -119,8 +192,8 @@ def receipt_page(
     if not newest_first:
         shown.reverse()
     back = _back(shown, cursor, newest_first=newest_first)
-    return ReceiptPage(
-        receipts=_fetch(connection, [key[1] for key in shown]),
+    return _Found(
+        seqs=[key[1] for key in shown],
         newer=back if newest_first else beyond,
         older=beyond if newest_first else back,
         searched_to_us=None if stopped is None else int(stopped[0]),
@@ -129,14 +202,15 @@ def receipt_page(
 
 def _walk(wanted: ReceiptFilter, cursor: Cursor | None) -> tuple[str, list[Value]]:
     """The bounded walk along one index, in the page's direction, and its values."""
-    index, conditions, values = "receipt_time", [], list[Value]()
-    ended = (_WIDE[:2], (_STATUS,), _WIDE[2:]) if wanted.status == _MOST else ((_STATUS,), _WIDE)
-    for field, column, name in (_REASON, *flatten.from_iterable(ended)):
-        value = getattr(wanted, field)
-        if value:
+    index, conditions, values = "receipt_time", list[str](), list[Value]()
+    for name, fields in _INDEXES:
+        given = [getattr(wanted, field) for field in fields]
+        if all(given) and not ("status" in fields and wanted.status == _MOST):
             index = name
-            conditions.append(f"{column} = ?")
-            values.append(value)
+            conditions += [f"{_COLUMNS[field]} = ?" for field in fields]
+            values += given
+            if "status" in fields:
+                conditions.append(f"NOT (status = '{_MOST}')")  # as the index says it
             break
     if wanted.since_us is not None:
         conditions.append("accepted_at_us >= ?")
@@ -151,9 +225,13 @@ def _walk(wanted: ReceiptFilter, cursor: Cursor | None) -> tuple[str, list[Value
         values += [cursor.accepted_at_us, cursor.accepted_at_us, cursor.seq]
     where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
     order = "DESC" if newest_first else "ASC"
-    columns = sorted({column for _, column in _FIELDS} | {"request_id", "revision"})
+    # No more than is asked for: SQLite reads each of these columns of every row it walks over.
+    asked = [column for field, column in _FIELDS if getattr(wanted, field) is not None]
+    columns = dict.fromkeys(("request_id", "revision", *asked))
+    if wanted.degraded is not None:
+        columns["degraded_from"] = None
     sql = (
-        f"SELECT seq, accepted_at_us, degraded_from, {', '.join(columns)} "
+        f"SELECT seq, accepted_at_us, {', '.join(columns)} "
         f"FROM receipt INDEXED BY {index} {where}"
         f"ORDER BY accepted_at_us {order}, seq {order} LIMIT {SCAN_LIMIT}"
     )
@@ -206,7 +284,7 @@ def _cursor(key: sqlite3.Row, towards: Literal["older", "newer"]) -> Cursor:
     return Cursor(accepted_at_us=key[0], seq=key[1], towards=towards)
 
 
-def _fetch(connection: sqlite3.Connection, seqs: Sequence[int]) -> tuple[Stored[Receipt], ...]:
+def _whole(connection: sqlite3.Connection, seqs: Sequence[int]) -> tuple[Stored[Receipt], ...]:
     if not seqs:
         return ()
     marks = ", ".join("?" * len(seqs))
@@ -215,13 +293,23 @@ def _fetch(connection: sqlite3.Connection, seqs: Sequence[int]) -> tuple[Stored[
     return tuple(by_seq[seq] for seq in seqs)
 
 
-def _of_request(
-    connection: sqlite3.Connection, wanted: ReceiptFilter
-) -> tuple[Stored[Receipt], ...]:
+# As one text of JSON, which SQLite writes in half the time that Python takes to fetch the columns.
+_LIST = f"SELECT json_group_array(json_array({', '.join(Listed.__struct_fields__)})) FROM receipt"
+_decode_list = msgspec.json.Decoder(list[Listed]).decode
+
+
+def _listed(connection: sqlite3.Connection, seqs: Sequence[int]) -> tuple[Listed, ...]:
+    marks = ", ".join("?" * len(seqs))
+    rows = fetch(connection, f"{_LIST} WHERE seq IN ({marks})", seqs)
+    by_seq = {one.seq: one for one in _decode_list(rows[0][0])}
+    return tuple(by_seq[seq] for seq in seqs)
+
+
+def _of_request(connection: sqlite3.Connection, wanted: ReceiptFilter) -> list[int]:
     """The current receipt of the request that is asked for by its id, whatever else is asked."""
     request_id = (wanted.request_id or "")[:REQUEST_ID_LIMIT_CHARS]
-    sql = f"{select(Receipt)} WHERE request_id = ? ORDER BY revision DESC LIMIT 1"
-    return tuple(stored(Receipt, row) for row in fetch(connection, sql, (request_id,)))
+    sql = "SELECT seq FROM receipt WHERE request_id = ? ORDER BY revision DESC LIMIT 1"
+    return [row[0] for row in fetch(connection, sql, (request_id,))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

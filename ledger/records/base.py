@@ -17,17 +17,25 @@ Unique: TypeAlias = tuple[tuple[str, ...], ...]
 
 class Index:
     """An index that is not unique. `present`: it holds only rows where its first field is set.
+    `unless`: a field and the value that rows it holds don't have there.
 
     As SQLite's rowid, `seq` is the last part of every index: one on a time serves `ORDER BY time,
     seq` as well.
     """
 
-    __slots__ = ("fields", "name", "present")
+    __slots__ = ("fields", "name", "present", "unless")
 
-    def __init__(self, name: str, *fields: str, present: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        *fields: str,
+        present: bool = False,
+        unless: tuple[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.fields = fields
         self.present = present
+        self.unless = unless
 
 
 Indexes: TypeAlias = tuple[Index, ...]

@@ -9,6 +9,8 @@ from typing import ClassVar
 
 from ledger.records.base import Index, Indexes, Record, Unique
 
+_MOST = ("status", "completed")  # nearly all receipts: found by time, tenant, route or model
+
 
 class CapacitySnapshotRecord(Record, frozen=True, kw_only=True):
     TABLE: ClassVar[str] = "capacity_snapshot"
@@ -184,7 +186,8 @@ class Receipt(Record, frozen=True, kw_only=True):
     INDEXES: ClassVar[Indexes] = (
         Index("receipt_time", "accepted_at_us"),
         Index("receipt_tenant", "tenant_id", "accepted_at_us"),
-        Index("receipt_status", "status", "accepted_at_us"),
+        Index("receipt_status", "status", "accepted_at_us", unless=_MOST),
+        Index("receipt_tenant_status", "tenant_id", "status", "accepted_at_us", unless=_MOST),
         Index("receipt_route", "route_id", "accepted_at_us", present=True),
         Index("receipt_reason", "terminal_error_code", "accepted_at_us", present=True),
         Index("receipt_model", "logical_model", "accepted_at_us"),

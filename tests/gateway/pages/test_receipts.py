@@ -9,7 +9,14 @@ from django.test import Client
 
 from ledger.queries.dossier import dossier
 from ledger.queries.means import experiences
-from ledger.queries.receipts import Cursor, ReceiptFilter, filter_options, receipt_page
+from ledger.queries.receipts import (
+    Cursor,
+    Listed,
+    ReceiptFilter,
+    filter_options,
+    receipt_list,
+    receipt_page,
+)
 from ledger.reading import connect_read_only
 from ledger.records import RECORDS
 from ledger.slo_defaults import DEFAULT_SLOS
@@ -76,6 +83,10 @@ def test_a_receipt_that_a_later_revision_replaced_is_not_listed(filled: Store, r
     [
         (ReceiptFilter(tenant_id="other-co"), [7]),
         (ReceiptFilter(status="rejected"), [6]),
+        (ReceiptFilter(status="rejected", tenant_id="acme"), [6]),
+        (ReceiptFilter(status="rejected", tenant_id="other-co"), []),
+        (ReceiptFilter(status="completed", tenant_id="other-co"), [7]),
+        (ReceiptFilter(status="completed"), [5, 4, 3, 7, 2, 1]),
         (ReceiptFilter(reason_code="DEADLINE_INSUFFICIENT", tenant_id="acme"), [6]),
         (ReceiptFilter(route_id=""), [6]),
         (ReceiptFilter(degraded=True), [7]),
@@ -86,6 +97,21 @@ def test_a_receipt_that_a_later_revision_replaced_is_not_listed(filled: Store, r
 )
 def test_each_filter_keeps_what_matches(filled: Store, reader, wanted, expected):
     assert numbers(receipt_page(reader, wanted)) == expected
+
+
+def test_a_list_shows_of_each_receipt_what_the_receipt_says(filled: Store, reader):
+    filled.append([factories.receipt(8, task_type='"\\é\n', tenant_id='"\\é\n')]).result()
+    for wanted in (
+        ReceiptFilter(),
+        ReceiptFilter(tenant_id='"\\é\n'),
+        ReceiptFilter(tenant_id="x"),
+    ):
+        whole, listed = receipt_page(reader, wanted, limit=5), receipt_list(reader, wanted, limit=5)
+        assert (listed.newer, listed.older) == (whole.newer, whole.older)
+        fields = Listed.__struct_fields__[1:]
+        assert [(one.seq, *(getattr(one, name) for name in fields)) for one in listed.receipts] == [
+            (one.seq, *(getattr(one.record, name) for name in fields)) for one in whole.receipts
+        ]
 
 
 def test_a_rare_match_is_searched_for_in_bounded_steps(filled: Store, reader, monkeypatch):
@@ -108,6 +134,9 @@ def test_no_query_of_the_receipts_pages_scans_or_sorts_a_table(filled: Store, le
         ReceiptFilter(reason_code="X", degraded=False),
         ReceiptFilter(route_id="route-a"),
         ReceiptFilter(status="completed", priority="normal"),
+        ReceiptFilter(status="failed"),
+        ReceiptFilter(status="failed", tenant_id="acme"),
+        ReceiptFilter(status="completed", tenant_id="acme"),
         ReceiptFilter(logical_model="assistant-large"),
         ReceiptFilter(request_id="req_x"),
     ):
