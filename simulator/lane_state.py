@@ -6,6 +6,7 @@ Under first come first served, without preemption, what waits in a lane is a ran
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,107 +18,128 @@ from simulator.state import NEVER
 from simulator.timing import MAX_PS, TimeModel
 
 NO_END = np.iinfo(np.int32).max
+FIRST_SEATS = 16
 BoolArray = NDArray[np.bool_]
-
-
-class PerLane:
-    """A parameter by lane; where all lanes share it, indexing gives that one value, unindexed."""
-
-    def __init__(self, values: Sequence[int]) -> None:
-        self.values = np.array(values, np.int64)
-        uniform = bool((self.values == self.values[:1]).all())
-        self._shared = np.int64(self.values[0]) if uniform else None
-
-    def __getitem__(self, lanes: Int64Array) -> Int64Array | np.int64:
-        """Return the values of these lanes: an array as long as `lanes`, or one that broadcasts."""
-        if self._shared is not None:
-            return self._shared
-        values: Int64Array = self.values[lanes]
-        return values
+ByRow = Int64Array | int
+"""A parameter of each row; one number where all lanes share it."""
 
 
 class Lanes:
-    """Jobs of all lanes one after the other, in order of arrival, and each lane's parameters.
+    """Jobs of all lanes one after the other, in order of arrival; after each lane's, one for ever.
 
-    After a lane's last job stands one that never arrives. `order[lane]` are the positions in
-    submission order of the jobs that can be served.
+    That one never arrives. `place` are the places of the jobs that can be served, `position` their
+    positions among all jobs, in the order of `place`; `begin` is where each lane begins.
     """
 
     def __init__(self, lanes: Sequence[tuple[JobArrays, ReplicaConfig, TimeModel]]) -> None:
-        self.order: list[Int64Array] = []
-        arrivals, inputs, outputs, finals = [], [], [], []
-        for jobs, config, _ in lanes:
-            total = jobs.input_tokens + jobs.output_tokens
-            order = np.argsort(jobs.arrival_ps, kind="stable")
-            order = order[total[order] <= config.max_servable_tokens]
-            self.order.append(order)
-            arrivals.append(np.append(jobs.arrival_ps[order], MAX_PS))
-            inputs.append(np.append(jobs.input_tokens[order], 1))
-            outputs.append(np.append(jobs.output_tokens[order], 1))
-            finals.append(np.append(-(-(total[order] - 1) // config.block_tokens), 1))
-        self.begin = np.concatenate([[0], np.cumsum([len(order) + 1 for order in self.order])])
-        self.arrival = np.concatenate(arrivals).astype(np.int64)
-        self.input = np.concatenate(inputs).astype(np.int64)
-        self.output = np.concatenate(outputs).astype(np.int64)
-        self.final_blocks = np.concatenate(finals).astype(np.int64)
-        self.final_tokens = self.input + self.output - 1
-        self.scheduled, self.first_token, self.done = (
-            np.full(len(self.arrival), NEVER, np.int64) for _ in range(3)
-        )
         configs = [config for _, config, _ in lanes]
+        counts = np.array([len(jobs) for jobs, _, _ in lanes])
+        lane = np.repeat(np.arange(len(lanes)), counts)
+        self.arrivals = np.concatenate([jobs.arrival_ps for jobs, _, _ in lanes])
+        inputs = np.concatenate([jobs.input_tokens for jobs, _, _ in lanes])
+        outputs = np.concatenate([jobs.output_tokens for jobs, _, _ in lanes])
+        servable = np.array([config.max_servable_tokens for config in configs])
+        self.position = np.flatnonzero(inputs + outputs <= servable[lane])
+        served = self.arrivals[self.position]
+        if bool(((np.diff(served) < 0) & (np.diff(lane[self.position]) == 0)).any()):
+            self.position = self.position[np.lexsort((served, lane[self.position]))]
+        lane = lane[self.position]
+        self.place = np.arange(len(lane)) + lane
+        per_lane = np.bincount(lane, minlength=len(lanes)) + 1
+        self.begin = np.cumsum(per_lane) - per_lane
+        size = len(lane) + len(lanes)
+        block_tokens = np.array([config.block_tokens for config in configs])[lane]
+
+        self.arrival = np.full(size, MAX_PS, np.int64)
+        self.arrival[self.place] = self.arrivals[self.position]
+        self.input, self.output = np.ones(size, np.int64), np.ones(size, np.int64)
+        self.input[self.place] = inputs[self.position]
+        self.output[self.place] = outputs[self.position]
+        self.final_tokens = self.input + self.output - 1
+        self.final_blocks, self.input_blocks = np.ones(size, np.int64), np.ones(size, np.int64)
+        self.final_blocks[self.place] = -(-self.final_tokens[self.place] // block_tokens)
+        self.input_blocks[self.place] = -(-self.input[self.place] // block_tokens)
+        self.has_single_tokens = bool((self.input[self.place] == 1).any())
+        self.scheduled, self.first_token, self.done = (
+            np.full(size, NEVER, np.int64) for _ in range(3)
+        )
         models = [model for _, _, model in lanes]
-        self.usable = PerLane([config.usable_blocks for config in configs])
-        self.admissible = PerLane([c.usable_blocks - c.watermark_blocks for c in configs])
-        self.block_tokens = PerLane([config.block_tokens for config in configs])
-        self.max_tokens = PerLane([config.max_num_batched_tokens for config in configs])
-        self.max_seqs = PerLane([config.max_num_seqs for config in configs])
-        self.chunked = PerLane([config.chunked_prefill for config in configs])
-        self.whole_must_fit = PerLane([config.full_sequence_must_fit for config in configs])
-        self.per_decode = PerLane([model.per_decode_ps for model in models])
-        self.per_context = PerLane([model.per_context_token_ps for model in models])
-        self.per_pair = PerLane([model.per_attention_pair_ps for model in models])
-        self.mixed = PerLane([model.mixed_ps for model in models])
-        longest = int(self.max_tokens.values.max())
-        tables = {model: number for number, model in enumerate(dict.fromkeys(models))}
-        self.table_of = PerLane([tables[model] for model in models])
-        self.tables = np.array([model.batch_table(longest) for model in tables], np.int64)
+        longest = max(config.max_num_batched_tokens for config in configs)
+        numbers = {model: number for number, model in enumerate(dict.fromkeys(models))}
+        tables = [model.batch_table(longest) for model in numbers]
+        self.table = np.array(tables, np.int64).ravel()
+        per_decode = np.array([[model.per_decode_ps] for model in numbers]) * np.arange(longest + 1)
+        self.decode_table = (np.array(tables, np.int64) + per_decode).ravel()
+        self.parameters = {
+            "usable": by_row([config.usable_blocks for config in configs]),
+            "admissible": by_row([c.usable_blocks - c.watermark_blocks for c in configs]),
+            "block_tokens": by_row([config.block_tokens for config in configs]),
+            "max_tokens": by_row([config.max_num_batched_tokens for config in configs]),
+            "max_seqs": by_row([config.max_num_seqs for config in configs]),
+            "chunked": by_row([int(config.chunked_prefill) for config in configs]),
+            "whole_must_fit": by_row([int(config.full_sequence_must_fit) for config in configs]),
+            "per_decode": by_row([model.per_decode_ps for model in models]),
+            "per_context": by_row([model.per_context_token_ps for model in models]),
+            "per_pair": by_row([model.per_attention_pair_ps for model in models]),
+            "mixed": by_row([model.mixed_ps for model in models]),
+            "table_begin": by_row([numbers[model] * (longest + 1) for model in models]),
+        }
+
+
+def by_row(values: Sequence[int]) -> ByRow:
+    """Return one number where all are alike, else an array."""
+    return values[0] if len(set(values)) == 1 else np.array(values, np.int64)
+
+
+def of_rows(parameter: ByRow, rows: Int64Array) -> ByRow:
+    """Return a parameter of these rows: an array as long as `rows`, or the one number."""
+    return parameter if isinstance(parameter, int) else parameter[rows]
 
 
 @dataclass(slots=True, kw_only=True)
 class LaneState:
-    """The running lanes, a row each; `lane` says which. Rows that `stopped` are kept for a while.
+    """The running lanes, a row each; `lane` says which.
 
-    `ends` and `jobs` have shape (rows, seats): the last iteration and the job of each decode in
-    the first `decodes` columns, NO_END beyond; the first to end sits in `next_seat`.
+    `context` sums up the computed tokens of the decodes. `ends` and `jobs` have shape (rows,
+    seats): the last iteration and the job of each decode in the first `decodes` columns, NO_END
+    beyond; the first to end sits in `next_seat`. `partial` is whether the job before `head` is
+    partly prefilled: `computed` tokens in `fixed` blocks.
     """
 
     lane: Int64Array
-    stopped: BoolArray
     now: Int64Array
     iteration: Int64Array
     head: Int64Array
+    next_arrival: Int64Array
     decodes: Int64Array
-    offset_sum: Int64Array
-    fixed: Int64Array
+    context: Int64Array
     committed: Int64Array
     partial: BoolArray
     computed: Int64Array
-    blocks: Int64Array
+    fixed: Int64Array
     next_end: Int64Array
     next_seat: Int64Array
     ends: NDArray[np.int32]
     jobs: NDArray[np.int32]
+    usable: ByRow
+    admissible: ByRow
+    block_tokens: ByRow
+    max_tokens: ByRow
+    max_seqs: ByRow
+    chunked: ByRow
+    whole_must_fit: ByRow
+    per_decode: ByRow
+    per_context: ByRow
+    per_pair: ByRow
+    mixed: ByRow
+    table_begin: ByRow
 
     def keep(self, rows: BoolArray) -> None:
         """Drop all rows but these."""
         for name in (field.name for field in fields(self)):
-            setattr(self, name, getattr(self, name)[rows])
-
-    def over(self, lanes: Lanes) -> BoolArray:
-        """Return which rows have run out of jobs."""
-        empty = (self.decodes == 0) & ~self.partial
-        result: BoolArray = empty & (lanes.arrival[self.head] == MAX_PS)
-        return result
+            column = getattr(self, name)
+            if not isinstance(column, int):
+                setattr(self, name, column[rows])
 
     def used_blocks(self, lanes: Lanes, at: Int64Array, iteration: Int64Array) -> Int64Array:
         """Return the blocks held by decodes and partly prefilled once so many iterations ran."""
@@ -125,94 +147,75 @@ class LaneState:
         job, ends = self.jobs[at, :width], self.ends[at, :width]
         steps_left = np.where(ends == NO_END, 0, ends - iteration[:, None])
         computed = lanes.final_tokens[job] - steps_left
-        block_tokens = np.broadcast_to(lanes.block_tokens[self.lane[at]], len(at))[:, None]
+        block_tokens = np.broadcast_to(of_rows(self.block_tokens, at), len(at))[:, None]
         held = -(-computed // block_tokens)
         used: Int64Array = self.fixed[at] + np.where(ends == NO_END, 0, held).sum(axis=1)
         return used
 
-    def enter(self, lanes: Lanes, at: Int64Array, first: Int64Array, count: Int64Array) -> None:
-        """Let `count` jobs from `first` on, of the rows `at`, emit a token and decode from here."""
-        some = count > 0
-        if not some.all():
-            at, first, count = at[some], first[some], count[some]
-        if not len(at):
-            return
-        alone = int(count.max()) == 1
-        row = at if alone else np.repeat(at, count)
-        job = first if alone else ranges(first, count)
-        seat = self.decodes[at] if alone else ranges(self.decodes[at], count)
+    def enter(self, lanes: Lanes, at: Int64Array, job: Int64Array) -> None:
+        """Let a job in each of the rows `at` emit a token and decode from here."""
+        seat = self.decodes[at]
         if int(seat.max()) >= self.ends.shape[1]:
-            self._widen(int(seat.max()) + 1)
-        lanes.first_token[job] = self.now[row]
-        last = self.iteration[row] + lanes.output[job] - 1
-        offset = lanes.input[job] - self.iteration[row]
-        self.ends[row, seat] = last
-        self.jobs[row, seat] = job
-        if alone:
-            self.offset_sum[at] += offset
-        else:
-            self.offset_sum[at] += np.add.reduceat(offset, np.cumsum(count) - count)
-        if alone:
-            sooner = last < self.next_end[at]
-            self.next_end[at[sooner]] = last[sooner]
-            self.next_seat[at[sooner]] = seat[sooner]
-        else:
-            taken = self.ends[:, : int(seat.max()) + 1][at]
-            first_seat = taken.argmin(axis=1)
-            self.next_seat[at] = first_seat
-            self.next_end[at] = taken[np.arange(len(at)), first_seat]
-        self.decodes[at] += count
+            self._widen()
+        last = self.iteration[at] + lanes.output[job]
+        last -= 1
+        flat = at * self.ends.shape[1] + seat
+        self.ends.reshape(-1)[flat] = last
+        self.jobs.reshape(-1)[flat] = job
+        lanes.first_token[job] = self.now[at]
+        self.context[at] += lanes.input[job]
+        self.decodes[at] = seat + 1
+        sooner = np.flatnonzero(last < self.next_end[at])
+        at = at[sooner]
+        self.next_end[at] = last[sooner]
+        self.next_seat[at] = seat[sooner]
 
     def complete(self, lanes: Lanes, at: Int64Array) -> None:
-        """Let the decodes of the rows `at` whose last iteration this was end, and leave."""
-        at = at[self.next_end[at] <= self.iteration[at]]
-        ends, jobs = self.ends, self.jobs
+        """Let those of the rows `at` leave whose last iteration this was, one a row at least."""
+        width = self.ends.shape[1]
+        ends, jobs = self.ends.reshape(-1), self.jobs.reshape(-1)
         while len(at):
-            seat, iteration = self.next_seat[at], self.iteration[at]
-            job, last = jobs[at, seat], self.decodes[at] - 1
+            begin, last = at * width, self.decodes[at] - 1
+            first, final = begin + self.next_seat[at], begin + last
+            job = jobs[first]
             lanes.done[job] = self.now[at]
-            self.offset_sum[at] -= lanes.final_tokens[job] - iteration
+            self.context[at] -= lanes.final_tokens[job]
             self.committed[at] -= lanes.final_blocks[job]
             self.decodes[at] = last
-            ends[at, seat] = ends[at, last]
-            jobs[at, seat] = jobs[at, last]
-            ends[at, last] = NO_END
-            taken = ends[:, : int(last.max()) + 1][at]
+            ends[first] = ends[final]
+            jobs[first] = jobs[final]
+            ends[final] = NO_END
+            taken = self.ends[:, : int(last.max()) + 1][at]
             seat = taken.argmin(axis=1)
-            next_end = taken[np.arange(len(at)), seat]
-            self.next_seat[at], self.next_end[at] = seat, next_end
-            at = at[next_end <= iteration]
+            self.next_seat[at] = seat
+            next_end = ends[begin + seat]
+            self.next_end[at] = next_end
+            at = at[next_end <= self.iteration[at]]
 
-    def _widen(self, seats: int) -> None:
-        more = max(seats, 2 * self.ends.shape[1]) - self.ends.shape[1]
+    def _widen(self) -> None:
+        more = self.ends.shape[1]
         self.ends = np.pad(self.ends, ((0, 0), (0, more)), constant_values=NO_END)
         self.jobs = np.pad(self.jobs, ((0, 0), (0, more)))
 
 
 def lane_state(lanes: Lanes) -> LaneState:
     """Return the state of all lanes before their first arrival."""
-    count = len(lanes.order)
-    zeros = {
-        field.name: np.zeros(count, np.int64)
-        for field in fields(LaneState)
-        if field.name not in ("stopped", "partial", "ends", "jobs")
+    count = len(lanes.begin)
+    columns: dict[str, Any] = {
+        name: np.zeros(count, np.int64)
+        for name in (
+            *("now", "iteration", "decodes", "context", "committed", "computed", "fixed"),
+            "next_seat",
+        )
     }
-    zeros["lane"] = np.arange(count)
-    zeros["head"] = lanes.begin[:-1].astype(np.int64)
-    zeros["next_end"] = np.full(count, NO_END)
-    state = LaneState(
-        stopped=np.zeros(count, bool),
+    return LaneState(
+        lane=np.arange(count),
+        head=lanes.begin.copy(),
+        next_arrival=lanes.arrival[lanes.begin],
+        next_end=np.full(count, NO_END, np.int64),
         partial=np.zeros(count, bool),
-        ends=np.full((count, 16), NO_END, np.int32),
-        jobs=np.zeros((count, 16), np.int32),
-        **zeros,
+        ends=np.full((count, FIRST_SEATS), NO_END, np.int32),
+        jobs=np.zeros((count, FIRST_SEATS), np.int32),
+        **columns,
+        **lanes.parameters,
     )
-    state.keep(~state.over(lanes))
-    return state
-
-
-def ranges(begins: Int64Array, counts: Int64Array) -> Int64Array:
-    """Return begin, begin + 1 .. for each count, one after the other."""
-    starts = np.cumsum(counts) - counts
-    ranges: Int64Array = np.repeat(begins - starts, counts) + np.arange(int(counts.sum()))
-    return ranges
