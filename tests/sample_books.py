@@ -189,19 +189,20 @@ def tenant_records(now_us: int) -> list[r.Record]:
 
 
 def keep_books(ledger: Path) -> None:
-    """September with one provider: eight requests, an invoice that differs, one run of it."""
+    """September with one provider: ten requests, an invoice that differs, one run of it."""
     from gateway.operations.reconciliation import ImportInvoice
     from tests.gateway.operations import books
 
-    for number in range(8):
+    for number in range(10):
         at_us = books.START_US + number // 2 * books.DAY_US + number * MINUTE_US
-        books.append(ledger, _september(900_000_001 + number, at_us, unknown=number == 7))
+        books.append(ledger, _september(900_000_001 + number, at_us, unknown=number in (7, 9)))
     report = books.costs(
         (0, books.usual(2)),
         (1, [("gpt-5, input", 0.0043, 2_000), ("gpt-5, output", 0.0032, 400)]),
         (2, []),
         (3, [*books.usual(1), ("web search", 0.05, None)]),
-        *((day, []) for day in range(4, 30)),
+        (4, books.usual(1)),
+        *((day, []) for day in range(5, 30)),
     )
     books.perform(ledger, ImportInvoice(files=(report,)))
     books.perform(ledger, books.compare())

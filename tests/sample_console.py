@@ -79,11 +79,12 @@ class Console:
         connection.close()
         return f"/receipts/{found}"
 
-    def run(self) -> str:
-        """The path of the newest run of a reconciliation."""
+    def run(self, provider: str = "openai") -> str:
+        """The path of the newest run of a provider's reconciliation."""
         connection = sqlite3.connect(self.folder / "ledger.sqlite3")
         (found,) = connection.execute(
-            "SELECT run_id FROM reconciliation ORDER BY ran_at_us DESC LIMIT 1"
+            "SELECT run_id FROM reconciliation WHERE provider = ? ORDER BY ran_at_us DESC LIMIT 1",
+            (provider,),
         ).fetchone()
         connection.close()
         return f"/reconciliation/{found}"

@@ -14,6 +14,7 @@ SLO = "interactive-queue"
 WINDOWS = 48
 CALM, ALERTING = 40, 44  # windows before the action, and before the last ones
 ROLLOUT = "assistant-v3/1"
+PROPOSED = (("interactive-ttft", "limit_prefill", "fast-v2"), ("batch-queue", "advise_scaling", ""))
 
 
 def control_records(end_us: int, release_id: str) -> list[r.Record]:
@@ -86,6 +87,19 @@ def _actions(last_us: int) -> list[r.ControlAction]:
             episode=f"valid-completion/{last_us}",
             phase="proposed",
             **shared,
+        ),
+        *(
+            r.ControlAction(
+                action=f"slo.{kind}",
+                subject=target,
+                acted_at_us=last_us - STEP_US,
+                reason="ALERT",
+                evidence="page-slow 6.20 and 6.40 over 6",
+                episode=f"{slo_id}/{last_us - STEP_US}",
+                phase="proposed",
+                **shared,
+            )
+            for slo_id, kind, target in PROPOSED
         ),
     ]
 

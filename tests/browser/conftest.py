@@ -27,6 +27,14 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def acting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """A console of the tests that change something: what is published or settled in it is over."""
+    chromium.require()
+    with running_console(tmp_path_factory.mktemp("acting"), count=40) as running:
+        yield running
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One browser a module: while it lives, this thread counts as asynchronous to Django."""

@@ -1,27 +1,23 @@
 """What a person can change in the console, in chromium: each form, with a reason, and what follows.
 
-Forms are plain posts; with scripts some of them stand in parts that HTMX has swapped in. A console
-of this module's own: what is published or settled here is over for the others.
+Forms are plain posts; with scripts some of them stand in parts that HTMX has swapped in.
 """
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser import chromium
-from tests.browser.conftest import runs_scripts
-from tests.sample_console import Console, running_console
+from tests.browser.conftest import Contexts, runs_scripts, watched
+from tests.browser.driven import drives
+from tests.sample_console import Console
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    chromium.require()
-    with running_console(tmp_path_factory.mktemp("acting"), count=40) as running:
-        yield running
+def console(acting: Console) -> Console:
+    return acting
 
 
 def act(page: Page, label: str, reason: str, *, button: str = "") -> None:
@@ -32,6 +28,7 @@ def act(page: Page, label: str, reason: str, *, button: str = "") -> None:
     form.get_by_role("button", name=button or label).click()
 
 
+@drives("tenants: set_tenant", "tenants: create_key", "tenants: revoke_key Revoke")
 def test_a_tenant_is_made_its_quota_changed_a_key_made_and_revoked(admin_page: Page):
     page = admin_page
     page.goto("/tenants")
@@ -60,6 +57,7 @@ def test_a_tenant_is_made_its_quota_changed_a_key_made_and_revoked(admin_page: P
     expect(page.locator("tbody tr").first).to_contain_text("console:admin")
 
 
+@drives("now: override_slo", "slo_one: override_slo End the override")
 def test_an_objective_is_overridden_for_a_time_and_the_override_ended(operator_page: Page):
     """SLO-8."""
     page = operator_page
@@ -71,6 +69,7 @@ def test_an_objective_is_overridden_for_a_time_and_the_override_ended(operator_p
     expect(page.get_by_text("It acts on nothing until")).to_have_count(0)
 
 
+@drives("now: decline_action Decline", "now: undo_action Undo")
 def test_a_proposed_action_is_declined_and_one_in_force_undone(operator_page: Page):
     """SLO-4: one with scripts, in a part that was swapped in; the other without."""
     page = operator_page
@@ -87,6 +86,7 @@ def test_a_proposed_action_is_declined_and_one_in_force_undone(operator_page: Pa
     expect(page.locator("tr", has_text=subject).locator("summary", has_text=label)).to_have_count(0)
 
 
+@drives("rollout: decide_rollout Hold", "rollout: decide_rollout Let it go on")
 def test_a_rollout_is_held_and_let_go_on(operator_page: Page):
     """REL-3: first with scripts, then without."""
     page = operator_page
@@ -101,6 +101,7 @@ def test_a_rollout_is_held_and_let_go_on(operator_page: Page):
     expect(steps).to_contain_text("waiting for the reviewers")
 
 
+@drives("policies: publish_policy Publish this draft", "policies: return_to_policy")
 def test_a_policy_is_published_and_an_earlier_one_returned_to(admin_page: Page):
     page = admin_page
     page.goto("/policies/revision/policy-8")
@@ -116,42 +117,19 @@ def test_a_policy_is_published_and_an_earlier_one_returned_to(admin_page: Page):
     expect(published).to_contain_text(f"{earlier}-again")
 
 
-def test_a_rate_table_is_published_from_its_draft(admin_page: Page):
-    """CST-7: once; a second time there is no such draft to publish."""
-    page = admin_page
-    page.goto("/rates/version/rates-2027-02")
-    if page.get_by_text("Publish this draft").count():
-        act(page, "Publish this draft", "signed by both")
-    page.goto("/rates")
-    table = page.get_by_role("region", name="Table of published rate tables")
-    expect(table).to_contain_text("rates-2027-02")
-
-
-def test_a_period_is_signed_by_one_and_locked_by_another(operator_page: Page, console: Console):
-    """REC-3: signed by whoever comes first, then locked."""
-    page = operator_page
-    page.goto(console.run())
-    if page.locator("details.act summary", has_text="Sign").count():
-        act(page, "Sign", "checked against the console")
-        expect(page.get_by_text("Signed by console:operator").first).to_be_visible()
-    else:
-        act(page, "Lock the period", "closed")
-        expect(page.locator(".page-head")).to_contain_text("locked")
-
-
-def test_an_unknown_is_settled_with_its_evidence(admin_page: Page):
-    page = admin_page
-    page.goto("/unknowns")
-    if page.get_by_text("No open unknowns").count():
-        return  # settled with scripts a moment ago
-    held = page.locator("tbody tr").count()
-    row = page.locator("tbody tr").first
-    row.get_by_text("Settle", exact=True).first.click()
-    row.get_by_label("It turned out").select_option("not_run")
-    row.get_by_label("Evidence").fill("ticket 4711")
-    row.get_by_label("Reason").fill("the provider says so")
-    row.get_by_role("button", name="Settle").click()
-    expect(page.locator("tbody tr")).to_have_count(held - 1)
+@drives("unknowns: resolve_unknown")
+def test_an_unknown_is_settled_with_its_evidence(contexts: Contexts, console: Console):
+    """Without scripts; the other one is settled with them, from what an invoice says."""
+    for page in watched(contexts("admin", False), console):
+        page.goto("/unknowns")
+        held = page.locator("tbody tr").count()
+        row = page.locator("tbody tr").first
+        row.get_by_text("Settle", exact=True).first.click()
+        row.get_by_label("It turned out").select_option("not_run")
+        row.get_by_label("Evidence").fill("ticket 4711")
+        row.get_by_label("Reason").fill("the provider says so")
+        row.get_by_role("button", name="Settle").click()
+        expect(page.locator("tbody tr")).to_have_count(held - 1)
 
 
 def test_a_refused_change_says_why_writes_nothing_and_leads_back(admin_page: Page):

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Watch, runs_scripts
+from tests.browser.driven import drives
 from tests.sample_console import RELEASE, Console
 from tests.screenshots import log_in
 
@@ -24,6 +25,7 @@ def choose(page: Page, label: str, value: str) -> None:
     page.wait_for_url(f"**{value}**")
 
 
+@drives("receipts: receipts filter")
 def test_a_filter_narrows_the_list_and_back_restores_it(page: Page):
     page.goto("/receipts")
     before = shown_ids(page)
@@ -81,6 +83,7 @@ def test_from_the_list_to_one_receipt_and_back(page: Page):
     assert shown_ids(page)[0] == request_id
 
 
+@drives("costs: costs filter")
 def test_costs_regroup_keep_their_total_and_drill_down(page: Page):
     page.goto("/costs")
     total = page.locator("tfoot td").first.inner_text()
@@ -98,6 +101,7 @@ def test_costs_regroup_keep_their_total_and_drill_down(page: Page):
     assert on_page == min(50, int(requests.replace(",", "")))
 
 
+@drives("page costs-csv")
 def test_the_csv_of_costs_can_be_fetched_from_its_page(page: Page):
     page.goto("/costs?by=route&then=priority")
     link = page.get_by_role("link", name="CSV of this table").get_attribute("href") or ""
@@ -115,6 +119,7 @@ def test_an_objective_leads_from_the_table_to_its_windows(page: Page):
     expect(section.get_by_role("columnheader", name="Bad of valid", exact=True)).to_be_visible()
 
 
+@drives("releases: releases filter")
 def test_releases_compare_other_sides_on_request(page: Page):
     page.goto("/releases")
     expect(page.get_by_role("heading", name="Time to first token")).to_be_visible()
@@ -132,6 +137,7 @@ def test_releases_compare_other_sides_on_request(page: Page):
     expect(sides.nth(1)).to_have_text(canary)
 
 
+@drives("theme: theme")
 def test_the_theme_switch_works_and_stays(page: Page):
     page.goto("/costs?by=route")
     page.get_by_role("button", name="Dark").click()
@@ -142,6 +148,7 @@ def test_the_theme_switch_works_and_stays(page: Page):
     assert page.get_by_role("button", name="Dark").get_attribute("aria-pressed") == "true"
 
 
+@drives("login: login", "navigation: logout")
 @pytest.mark.parametrize("scripts", [True, False])
 def test_a_login_leads_back_a_wrong_one_says_so_and_a_log_out_ends_it(
     browser: Browser, console: Console, scripts: bool
@@ -229,6 +236,7 @@ def test_the_list_of_keys_opens_closes_and_leads_to_where_they_are_turned_off(li
     page.get_by_role("button", name="Keep").click()
 
 
+@drives("display: display")
 def test_a_chosen_zone_holds_on_every_page_and_for_ranges(page: Page):
     """CST-9: a zone of the page's address wins over it."""
     page.goto("/receipts")

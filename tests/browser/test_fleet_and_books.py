@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.driven import drives
 from tests.gateway.operations.books import costs, usual
 
 pytestmark = pytest.mark.browser
@@ -16,6 +17,7 @@ def run_path(page: Page) -> str:
     return page.locator("tbody th a").first.get_attribute("href") or ""
 
 
+@drives("routes: drain_route Drain", "routes: undrain_route Undrain")
 def test_a_route_is_drained_with_a_reason_and_brought_back(operator_page: Page):
     page = operator_page
     page.goto("/routes")
@@ -58,6 +60,7 @@ def test_what_is_followed_can_be_paused(live_page: Page):
     assert live_page.locator("#results").get_attribute("hx-trigger") is None
 
 
+@drives("policies: draft_policy")
 def test_a_draft_is_compared_changed_and_kept(operator_page: Page):
     page = operator_page
     page.goto("/policies")
@@ -141,6 +144,7 @@ def test_a_difference_leads_to_the_receipts_behind_it(page: Page):
     expect(table).to_be_visible()
 
 
+@drives("page reconciliation-csv", "page reconciliation-sqlite")
 def test_the_files_of_a_run_can_be_fetched_from_its_page(page: Page):
     page.goto(run_path(page))
     for name, begins in (("^CSV, every", b"class,detail"), ("SQLite", b"SQLite format 3")):
@@ -150,6 +154,7 @@ def test_the_files_of_a_run_can_be_fetched_from_its_page(page: Page):
         assert int(answer.headers["x-row-count"]) > 8
 
 
+@drives("health: health filter", "page checkpoint")
 def test_the_audit_runs_by_its_button_and_every_rule_holds(page: Page):
     page.goto("/health")
     page.get_by_role("button", name="Run the quick checks").click()

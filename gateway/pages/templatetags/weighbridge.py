@@ -48,14 +48,14 @@ _SHAPES = {
 
 @register.simple_tag
 def chip(state: str, label: str = "") -> SafeString:
-    """A status chip: shape, word and colour class. An unknown state gets the plain shape."""
+    """A status chip: shape, words and colour class. An unknown state gets the plain shape."""
     kind = state.lower()
     return format_html(
         '<span class="chip chip-{}"><svg viewBox="0 0 12 12" aria-hidden="true">'
         '<path d="{}"/></svg>{}</span>',
         kind.replace("_", "-"),
         _SHAPES.get(kind, _SHAPES["no_data"]),
-        label or state.replace("_", " "),
+        words(label or state) if (label or state).islower() else label or state,
     )
 
 
