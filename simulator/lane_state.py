@@ -56,9 +56,8 @@ class Lanes:
         self.input[self.place] = inputs[self.position]
         self.output[self.place] = outputs[self.position]
         self.final_tokens = self.input + self.output - 1
-        self.final_blocks, self.input_blocks = np.ones(size, np.int64), np.ones(size, np.int64)
+        self.final_blocks = np.ones(size, np.int64)
         self.final_blocks[self.place] = -(-self.final_tokens[self.place] // block_tokens)
-        self.input_blocks[self.place] = -(-self.input[self.place] // block_tokens)
         self.has_single_tokens = bool((self.input[self.place] == 1).any())
         self.scheduled, self.first_token, self.done = (
             np.full(size, NEVER, np.int64) for _ in range(3)
@@ -67,7 +66,6 @@ class Lanes:
         longest = max(config.max_num_batched_tokens for config in configs)
         numbers = {model: number for number, model in enumerate(dict.fromkeys(models))}
         tables = [model.batch_table(longest) for model in numbers]
-        self.table = np.array(tables, np.int64).ravel()
         per_decode = np.array([[model.per_decode_ps] for model in numbers]) * np.arange(longest + 1)
         self.decode_table = (np.array(tables, np.int64) + per_decode).ravel()
         self.parameters = {
@@ -102,8 +100,8 @@ class LaneState:
 
     `context` sums up the computed tokens of the decodes. `ends` and `jobs` have shape (rows,
     seats): the last iteration and the job of each decode in the first `decodes` columns, NO_END
-    beyond; the first to end sits in `next_seat`. `partial` is whether the job before `head` is
-    partly prefilled: `computed` tokens in `fixed` blocks.
+    beyond; the first to end sits in `next_seat`. Of the job at `head`, `computed` tokens have been
+    prefilled: it runs where there are any.
     """
 
     lane: Int64Array
@@ -114,9 +112,7 @@ class LaneState:
     decodes: Int64Array
     context: Int64Array
     committed: Int64Array
-    partial: BoolArray
     computed: Int64Array
-    fixed: Int64Array
     next_end: Int64Array
     next_seat: Int64Array
     ends: NDArray[np.int32]
@@ -149,23 +145,22 @@ class LaneState:
         computed = lanes.final_tokens[job] - steps_left
         block_tokens = np.broadcast_to(of_rows(self.block_tokens, at), len(at))[:, None]
         held = -(-computed // block_tokens)
-        used: Int64Array = self.fixed[at] + np.where(ends == NO_END, 0, held).sum(axis=1)
+        used: Int64Array = np.where(ends == NO_END, 0, held).sum(axis=1)
+        used += -(-self.computed[at] // of_rows(self.block_tokens, at))
         return used
 
     def enter(self, lanes: Lanes, at: Int64Array, job: Int64Array) -> None:
-        """Let a job in each of the rows `at` emit a token and decode from here."""
+        """Let a job in each of the rows `at` decode from the end of the coming iteration on."""
         seat = self.decodes[at]
         if int(seat.max()) >= self.ends.shape[1]:
             self._widen()
         last = self.iteration[at] + lanes.output[job]
-        last -= 1
         flat = at * self.ends.shape[1] + seat
         self.ends.reshape(-1)[flat] = last
         self.jobs.reshape(-1)[flat] = job
-        lanes.first_token[job] = self.now[at]
         self.context[at] += lanes.input[job]
         self.decodes[at] = seat + 1
-        sooner = np.flatnonzero(last < self.next_end[at])
+        sooner = (last < self.next_end[at]).nonzero()[0]
         at = at[sooner]
         self.next_end[at] = last[sooner]
         self.next_seat[at] = seat[sooner]
@@ -204,7 +199,7 @@ def lane_state(lanes: Lanes) -> LaneState:
     columns: dict[str, Any] = {
         name: np.zeros(count, np.int64)
         for name in (
-            *("now", "iteration", "decodes", "context", "committed", "computed", "fixed"),
+            *("now", "iteration", "decodes", "context", "committed", "computed"),
             "next_seat",
         )
     }
@@ -213,7 +208,6 @@ def lane_state(lanes: Lanes) -> LaneState:
         head=lanes.begin.copy(),
         next_arrival=lanes.arrival[lanes.begin],
         next_end=np.full(count, NO_END, np.int64),
-        partial=np.zeros(count, bool),
         ends=np.full((count, FIRST_SEATS), NO_END, np.int32),
         jobs=np.zeros((count, FIRST_SEATS), np.int32),
         **columns,

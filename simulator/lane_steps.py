@@ -5,8 +5,6 @@ rows with masks: numpy takes a microsecond a call and another one for a thousand
 that to gather or scatter. Semantics: SCHEDULING in scheduler.py; source SIM-1.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from simulator.iterations import Int64Array
@@ -15,205 +13,180 @@ from simulator.stepping import NEARLY_2
 from simulator.timing import MAX_PS
 
 
-@dataclass(slots=True, kw_only=True)
-class Work:
-    """One iteration's prefill by row, and what finishes its prefill in it: (rows, jobs) each."""
-
-    left: Int64Array
-    prefill: Int64Array
-    pairs: Int64Array
-    singles: Int64Array
-    single_context: Int64Array
-    finishing: list[tuple[Int64Array, Int64Array]]
-
-
 def step(state: LaneState, lanes: Lanes) -> BoolArray | None:
     """Run each lane on; return which lack KV for that and must be handed over, None for nobody.
 
     Lanes that are over stay as they are.
     """
     idle = state.decodes == 0
-    idle &= ~state.partial
+    idle &= state.computed == 0
     idle &= state.next_arrival < MAX_PS
     np.maximum(state.now, state.next_arrival, out=state.now, where=idle)
-    waits = state.next_arrival <= state.now
+    blocked = state.next_arrival <= state.now
     short = None
-    blocked = waits | state.partial
     if blocked.any():
-        rows = len(waits)
-        work = Work(
-            left=state.max_tokens - state.decodes,
-            prefill=np.zeros(rows, np.int64),
-            pairs=np.zeros(rows, np.int64),
-            singles=np.zeros(rows, np.int64),
-            single_context=np.zeros(rows, np.int64),
-            finishing=[],
-        )
-        seats = state.max_seqs - state.decodes
-        at = np.flatnonzero(state.partial)
-        if len(at):
-            seats[at] -= 1
-            short = _continue_partial(state, lanes, work, at)
-            if short is not None:
-                waits &= ~short
-        waits &= work.left > 0
-        waits &= seats > 0
-        at = np.flatnonzero(waits)
-        if len(at):
-            _admit(state, lanes, work, at, seats)
-        blocked &= ~_prefill(state, lanes, work)
-
+        work = Work(state)
+        can = blocked & (work.left > 0)
+        can &= state.decodes < state.max_seqs
+        work.admit(lanes, can.nonzero()[0])
+        short = work.short
+        blocked &= ~work.run(lanes)
     goes = state.next_arrival > state.now
-    goes &= ~state.partial
     goes |= blocked
     goes &= state.decodes > 0
     if short is not None:
         goes &= ~short
     lacking = _decode(state, lanes, goes, blocked)
+    # Who ended with the prefill has waited until here: no step was left to him.
+    state.complete(lanes, (state.next_end <= state.iteration).nonzero()[0])
     if short is None or lacking is None:
         return short if lacking is None else lacking
     return short | lacking
 
 
-def _continue_partial(
-    state: LaneState, lanes: Lanes, work: Work, at: Int64Array
-) -> BoolArray | None:
-    """Go on with the partly prefilled job of each row `at`; return who lacks KV for that."""
-    job, start, left = state.head[at] - 1, state.computed[at], work.left[at]
-    gap = lanes.input[job] - start
-    tokens = np.minimum(gap, left)
-    reached = start + tokens
-    held = -(-reached // of_rows(state.block_tokens, at))
-    short = None
-    usable = of_rows(state.usable, at)
-    tight = state.committed[at] > usable
-    if tight.any():
-        some = at[tight]
-        used = state.used_blocks(lanes, some, state.iteration[some] + 1)
-        used += held[tight] - state.fixed[some]
-        lacks = some[used > of_rows(state.usable, some)]
-        if len(lacks):
-            short = np.zeros(len(state.lane), bool)
-            short[lacks] = True
-            fine = ~short[at]
-            at, job, start, left, gap, tokens, reached, held = (
-                column[fine] for column in (at, job, start, left, gap, tokens, reached, held)
-            )
-    last_one = gap == 1
-    if last_one.any():
-        work.singles[at] = last_one
-        work.single_context[at] = start * last_one
-        chunk = tokens * ~last_one
-    else:
-        chunk = tokens
-    work.prefill[at] = chunk
-    work.pairs[at] = chunk * start + (chunk * (chunk - 1) >> 1)
-    work.left[at] = left - tokens
-    finished = tokens == gap
-    state.computed[at] = reached
-    state.fixed[at] = held * ~finished
-    state.partial[at] = ~finished
-    work.finishing.append((at[finished], job[finished]))
-    return short
+class Work:
+    """One iteration's prefill by row; `left` of the budget, `short` where a chunk lacks KV.
 
+    What the decodes were before it is kept aside, because who finishes his prefill joins them at
+    once. `singles` are last single tokens, which count as decodes.
+    """
 
-def _admit(state: LaneState, lanes: Lanes, work: Work, at: Int64Array, seats: Int64Array) -> None:
-    """Give prefill to the waiting of the rows `at`, head of line first, one job a row a round."""
-    while len(at):
-        job, now, left = state.head[at], state.now[at], work.left[at]
-        length = lanes.input[job]
-        tokens = np.minimum(length, left)
-        whole = tokens == length
-        promised = state.committed[at] + lanes.final_blocks[job]
-        fits = _fitting(state, lanes, work, at, job, tokens, whole, promised)
-        if fits is not None:
-            at, job, now, left, length, tokens, whole, promised = (
-                column[fits] for column in (at, job, now, left, length, tokens, whole, promised)
-            )
-            if not len(at):
-                return
-        lanes.scheduled[job] = now
-        state.committed[at] = promised
-        chunk = tokens
-        if lanes.has_single_tokens:
-            alone = length == 1
-            work.singles[at] += alone
-            chunk = tokens * ~alone
-        work.prefill[at] += chunk
-        work.pairs[at] += chunk * (chunk - 1) >> 1
-        left = left - tokens
-        work.left[at] = left
-        seats[at] -= 1
-        following = job + 1
-        arrival = lanes.arrival[following]
-        state.head[at] = following
-        state.next_arrival[at] = arrival
-        parts = np.flatnonzero(~whole)
-        if len(parts):
-            row, computed = at[parts], tokens[parts]
-            state.partial[row] = True
-            state.computed[row] = computed
-            state.fixed[row] = -(-computed // of_rows(state.block_tokens, row))
-            work.finishing.append((at[whole], job[whole]))
-        else:
-            work.finishing.append((at, job))
-        more = arrival <= now
-        more &= left > 0
-        at = at[more]
-        if len(at):
-            at = at[seats[at] > 0]
+    def __init__(self, state: LaneState) -> None:
+        rows = len(state.lane)
+        self.state = state
+        self.decodes, self.context = state.decodes.copy(), state.context.copy()
+        self.left = state.max_tokens - self.decodes
+        self.prefill, self.pairs = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+        self.singles: Int64Array | None = None
+        self.short: BoolArray | None = None
+        self.finished: list[tuple[Int64Array, Int64Array]] = []
 
-
-def _fitting(
-    state: LaneState,
-    lanes: Lanes,
-    work: Work,
-    at: Int64Array,
-    job: Int64Array,
-    tokens: Int64Array,
-    whole: BoolArray,
-    promised: Int64Array,
-) -> BoolArray | None:
-    """Return in which of the rows `at` the head of line may be admitted, None for in all."""
-    fits = None
-    chunked = of_rows(state.chunked, at)
-    if not isinstance(chunked, int) or not chunked:
-        fits = whole | (chunked != 0)
-    tight = promised > of_rows(state.admissible, at)
-    if tight.any():
-        some = at[tight]
-        entering = np.zeros(len(state.lane), np.int64)
-        for row, other in work.finishing:
-            entering[row] += lanes.input_blocks[other]
-        reach = np.where(
-            of_rows(state.whole_must_fit, some), lanes.input[job[tight]], tokens[tight]
-        )
-        used = state.used_blocks(lanes, some, state.iteration[some] + 1) + entering[some]
-        used += -(-reach // of_rows(state.block_tokens, some))
-        fits = np.ones(len(at), bool) if fits is None else fits
-        fits[tight] &= used <= of_rows(state.admissible, some)
-    return None if fits is None or fits.all() else fits
-
-
-def _prefill(state: LaneState, lanes: Lanes, work: Work) -> BoolArray:
-    """Run the iteration that `work` describes; return in which rows there was any."""
-    some = work.prefill > 0
-    ran = some | (work.singles > 0)
-    single = state.decodes + work.singles
-    took = lanes.table[work.prefill + single + state.table_begin]
-    took += single * state.per_decode
-    took += (state.context + work.single_context) * state.per_context
-    took += work.pairs * state.per_pair
-    took += some * state.mixed
-    took *= ran
-    state.now += took
-    state.iteration += ran
-    state.context += state.decodes * ran
-    for at, job in work.finishing:
-        if len(at):
+    def admit(self, lanes: Lanes, at: Int64Array) -> None:
+        """Give prefill to the heads of the rows `at`, begun or not, one a row a round."""
+        state = self.state
+        begun: BoolArray | None = state.computed[at] > 0
+        while len(at):
+            job, now, left = state.head[at], state.now[at], self.left[at]
+            gap, final = lanes.input[job], lanes.final_blocks[job]
+            if begun is not None and begun.any():
+                start = state.computed[at]
+                gap, final = gap - start, final * ~begun
+            else:
+                begun, start = None, None
+            tokens = np.minimum(gap, left)
+            promised = state.committed[at] + final
+            fits = self._fitting(lanes, at, job, tokens, gap, start, promised)
+            if fits is not None:
+                at, job, now, left = at[fits], job[fits], now[fits], left[fits]
+                gap, tokens, promised = gap[fits], tokens[fits], promised[fits]
+                if begun is not None and start is not None:
+                    begun, start = begun[fits], start[fits]
+                if not len(at):
+                    return
+            state.committed[at] = promised
+            lanes.scheduled[job] = now if begun is None else np.where(
+                begun, lanes.scheduled[job], now
+            )  # fmt: skip
+            self._charge(lanes, at, gap, tokens, start)
+            left = left - tokens
+            self.left[at] = left
+            whole = tokens == gap
+            if start is not None or not whole.all():
+                reached = tokens if start is None else tokens + start
+                state.computed[at] = reached * ~whole
+                at, job, now, left = at[whole], job[whole], now[whole], left[whole]
+                if not len(at):
+                    return
             state.enter(lanes, at, job)
-    state.complete(lanes, np.flatnonzero(state.next_end <= state.iteration))
-    return ran
+            self.finished.append((at, job))
+            job = job + 1
+            arrival = lanes.arrival[job]
+            state.head[at], state.next_arrival[at] = job, arrival
+            more = arrival <= now
+            more &= left > 0
+            at = at[more]
+            at = at[state.decodes[at] < of_rows(state.max_seqs, at)]
+            begun = None
+
+    def _charge(
+        self,
+        lanes: Lanes,
+        at: Int64Array,
+        gap: Int64Array,
+        tokens: Int64Array,
+        start: Int64Array | None,
+    ) -> None:
+        """Count `tokens` of the `gap` of each row `at`, behind those from `start`."""
+        if start is not None or lanes.has_single_tokens:
+            alone = gap == 1
+            if alone.any():
+                if self.singles is None:
+                    self.singles = np.zeros(len(self.left), np.int64)
+                self.singles[at] += alone
+                tokens = tokens * ~alone
+                if start is not None:
+                    self.context[at] += start * alone
+        self.prefill[at] += tokens
+        pairs = tokens * (tokens - 1) >> 1
+        self.pairs[at] += pairs if start is None else pairs + tokens * start
+
+    def _fitting(
+        self,
+        lanes: Lanes,
+        at: Int64Array,
+        job: Int64Array,
+        tokens: Int64Array,
+        gap: Int64Array,
+        start: Int64Array | None,
+        promised: Int64Array,
+    ) -> BoolArray | None:
+        """Return in which of the rows `at` the head gets its tokens, None for in all.
+
+        A head that has begun and lacks KV makes its row `short`.
+        """
+        state, fits = self.state, None
+        chunked = of_rows(state.chunked, at)
+        if not isinstance(chunked, int) or not chunked:
+            fits = (tokens == gap) | (chunked != 0)
+        tight = promised > of_rows(state.admissible, at)
+        if tight.any():
+            some = at[tight]
+            before = np.zeros(len(some), np.int64) if start is None else start[tight]
+            begun = before > 0
+            whole_must_fit = (of_rows(state.whole_must_fit, some) != 0) & ~begun
+            block_tokens = of_rows(state.block_tokens, some)
+            reach = before + np.where(whole_must_fit, gap[tight], tokens[tight])
+            used = state.used_blocks(lanes, some, state.iteration[some] + 1)
+            used += -(-reach // block_tokens) - -(-before // block_tokens)
+            limit = np.where(begun, of_rows(state.usable, some), of_rows(state.admissible, some))
+            fits = np.ones(len(at), bool) if fits is None else fits
+            fits[tight] &= used <= limit
+            lacks = some[begun & (used > limit)]
+            if len(lacks):
+                self.short = np.zeros(len(self.left), bool)
+                self.short[lacks] = True
+        return None if fits is None or fits.all() else fits
+
+    def run(self, lanes: Lanes) -> BoolArray:
+        """Run the iteration; return in which rows there was any."""
+        state = self.state
+        some = self.prefill > 0
+        if self.singles is None:
+            ran, single = some, self.decodes
+        else:
+            ran, single = some | (self.singles > 0), self.decodes + self.singles
+        took = lanes.decode_table[self.prefill + single + state.table_begin]
+        took -= self.prefill * state.per_decode
+        took += self.context * state.per_context
+        took += self.pairs * state.per_pair
+        took += some * state.mixed
+        took *= ran
+        state.now += took
+        state.iteration += ran
+        state.context += self.decodes * ran
+        for at, job in self.finished:
+            lanes.first_token[job] = state.now[at]
+        return ran
 
 
 def _decode(
@@ -237,14 +210,18 @@ def _decode(
     cut &= ~blocked
     cut &= state.decodes < state.max_seqs
     cut &= state.decodes < state.max_tokens
-    of = np.flatnonzero(cut)
+    of = cut.nonzero()[0]
     if len(of):
         some_a, some_b, wide = a[of], b[of], span[of]
         slope = some_a - 0.5 * some_b
-        root = np.sqrt(slope * slope + 2.0 * some_b * wide)
+        root = slope * slope
+        root += 2.0 * some_b * wide
+        np.sqrt(root, out=root)
         root += slope
-        few = np.maximum((NEARLY_2 * wide / root).astype(np.int64), 1)
-        lasts = few * some_a + some_b * (few * (few - 1) >> 1)
+        few = (NEARLY_2 * wide / root).astype(np.int64)
+        np.maximum(few, 1, out=few)
+        lasts = few * some_a
+        lasts += some_b * (few * (few - 1) >> 1)
         while (low := lasts < wide).any():
             lasts += (some_a + few * some_b) * low
             few += low
@@ -253,12 +230,11 @@ def _decode(
     short = None
     tight = state.committed > state.usable
     if tight.any():
-        some = np.flatnonzero(tight & goes)
+        some = (tight & goes).nonzero()[0]
         used = state.used_blocks(lanes, some, state.iteration[some] + steps[some])
         short = np.zeros(len(tight), bool)
         short[some] = used > of_rows(state.usable, some)
     state.now += took
     state.iteration += steps
     state.context += steps * state.decodes
-    state.complete(lanes, np.flatnonzero(state.next_end <= state.iteration))
     return short

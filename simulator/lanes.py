@@ -87,7 +87,7 @@ def _simulate_vectors(chosen: Sequence[Lane]) -> list[LaneResult | None]:
     state = lane_state(lanes)
     handed_over = np.zeros(len(chosen), bool)
     while True:
-        over = (state.next_arrival == MAX_PS) & (state.decodes == 0) & ~state.partial
+        over = (state.next_arrival == MAX_PS) & (state.decodes == 0)
         # Finished lanes cost as much as live ones: drop them once they are many.
         many = int(np.count_nonzero(over))
         if many == len(over):
