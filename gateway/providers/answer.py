@@ -255,6 +255,7 @@ class Answer:
         return self.ended(cleanly=True)
 
     def _count(self, deltas: int, now_us: int) -> None:
+        now_us = max(now_us, self._last_us)  # a clock that is set back makes no time negative
         if self._deltas == 0:
             self._first_us = now_us
         elif len(self._itl_us) < ITL_LIMIT:

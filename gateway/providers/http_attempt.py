@@ -160,7 +160,7 @@ class HttpAttempt:
                 self._refused(self._judged)
                 return
             if self._take_body == self._take_stream:
-                self._take(self._sse.end())
+                self._take(self._sse.end(), self._clock.now_us())
             else:
                 self._read_whole()
             self._finish(cleanly=self._framed)
@@ -213,7 +213,7 @@ class HttpAttempt:
                     continue
                 if self._answer.begun < TAUGHT_AFTER and (ends := part.find(b"\n\n") + 2) > 1:
                     part, data = part[:ends], part[ends:]  # one of them may teach the others
-            self._take(self._sse.feed(part))
+            self._take(self._sse.feed(part), now_us)
             if self._answer.over:
                 break
         if self._answer.over:
@@ -238,10 +238,16 @@ class HttpAttempt:
             self._answer.fail(GARBAGE)
             return
         read = self._asked.read_whole or self._asked.read
-        self._take([SseEvent(name="message", data=bytes(self._whole))], read)
+        event = SseEvent(name="message", data=bytes(self._whole))
+        self._take([event], self._clock.now_us(), read)
 
-    def _take(self, events: list[SseEvent], read: Callable[[SseEvent], Said] | None = None) -> None:
-        read, now_us = read or self._asked.read, self._clock.now_us()
+    def _take(
+        self,
+        events: list[SseEvent],
+        now_us: int,
+        read: Callable[[SseEvent], Said] | None = None,
+    ) -> None:
+        read = read or self._asked.read
         for event in events:
             piece = self._answer.take(read(event), now_us)
             if piece is not None:
