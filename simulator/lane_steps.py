@@ -6,6 +6,7 @@ that to gather or scatter. Semantics: SCHEDULING in scheduler.py; source SIM-1.
 """
 
 import numpy as np
+from numpy import count_nonzero
 
 from simulator.iterations import Int64Array
 from simulator.lane_state import BoolArray, Lanes, LaneState, of_rows
@@ -24,7 +25,7 @@ def step(state: LaneState, lanes: Lanes) -> BoolArray | None:
     np.maximum(state.now, state.next_arrival, out=state.now, where=idle)
     blocked = state.next_arrival <= state.now
     short = None
-    if blocked.any():
+    if count_nonzero(blocked):
         work = Work(state)
         can = blocked & (work.left > 0)
         can &= state.decodes < state.max_seqs
@@ -68,7 +69,7 @@ class Work:
         while len(at):
             job, now, left = state.head[at], state.now[at], self.left[at]
             gap, final = lanes.input[job], lanes.final_blocks[job]
-            if begun is not None and begun.any():
+            if begun is not None and count_nonzero(begun):
                 start = state.computed[at]
                 gap, final = gap - start, final * ~begun
             else:
@@ -91,7 +92,7 @@ class Work:
             left = left - tokens
             self.left[at] = left
             whole = tokens == gap
-            if start is not None or not whole.all():
+            if start is not None or count_nonzero(whole) < len(whole):
                 reached = tokens if start is None else tokens + start
                 state.computed[at] = reached * ~whole
                 at, job, now, left = at[whole], job[whole], now[whole], left[whole]
@@ -119,7 +120,7 @@ class Work:
         """Count `tokens` of the `gap` of each row `at`, behind those from `start`."""
         if start is not None or lanes.has_single_tokens:
             alone = gap == 1
-            if alone.any():
+            if count_nonzero(alone):
                 if self.singles is None:
                     self.singles = np.zeros(len(self.left), np.int64)
                 self.singles[at] += alone
@@ -149,7 +150,7 @@ class Work:
         if not isinstance(chunked, int) or not chunked:
             fits = (tokens == gap) | (chunked != 0)
         tight = promised > of_rows(state.admissible, at)
-        if tight.any():
+        if count_nonzero(tight):
             some = at[tight]
             before = np.zeros(len(some), np.int64) if start is None else start[tight]
             begun = before > 0
@@ -165,7 +166,7 @@ class Work:
             if len(lacks):
                 self.short = np.zeros(len(self.left), bool)
                 self.short[lacks] = True
-        return None if fits is None or fits.all() else fits
+        return None if fits is None or count_nonzero(fits) == len(fits) else fits
 
     def run(self, lanes: Lanes) -> BoolArray:
         """Run the iteration; return in which rows there was any."""
@@ -222,14 +223,14 @@ def _decode(
         np.maximum(few, 1, out=few)
         lasts = few * some_a
         lasts += some_b * (few * (few - 1) >> 1)
-        while (low := lasts < wide).any():
+        while count_nonzero(low := lasts < wide):
             lasts += (some_a + few * some_b) * low
             few += low
         steps[of] = few
         took[of] = lasts
     short = None
     tight = state.committed > state.usable
-    if tight.any():
+    if count_nonzero(tight):
         some = (tight & goes).nonzero()[0]
         used = state.used_blocks(lanes, some, state.iteration[some] + steps[some])
         short = np.zeros(len(tight), bool)
