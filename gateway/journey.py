@@ -156,6 +156,16 @@ class Journey:
                 # The caller asks for more once it has written the first pieces to its socket.
                 run.first_byte_us = self._clock.now_us()
 
+    async def whole(self, run: Run) -> Sequence[Delta | Ended]:
+        """Return all pieces at once, Ended last, for a caller that doesn't stream.
+
+        Raises LedgerUnavailable where the end could not be made durable.
+        """
+        pieces, fault = _until_fault(await run.pieces.whole())
+        if fault is not None:
+            raise fault
+        return pieces
+
     async def cancel(self, run: Run, reason: str = CLIENT_GONE) -> None:
         """Pass a cancel on to the backends; the receipt says whether it was acknowledged."""
         self._driver.cancel(run, reason)

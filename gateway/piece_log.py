@@ -15,6 +15,7 @@ class PieceLog:
     def __init__(self) -> None:
         self._pieces: list[Piece] = []
         self._waiters: list[asyncio.Future[None]] = []
+        self._for_the_end: list[asyncio.Future[None]] = []
         self.size_chars = 0
         self.ended = False
 
@@ -24,13 +25,15 @@ class PieceLog:
             self.size_chars += piece.size_chars
         else:
             self.ended = True
+            _wake(self._for_the_end)
         if self._waiters:
-            self._wake()
+            _wake(self._waiters)
 
     def extend(self, pieces: Sequence[Delta]) -> None:
         self._pieces += pieces
         self.size_chars += sum([piece.size_chars for piece in pieces])
-        self._wake()
+        if self._waiters:
+            _wake(self._waiters)
 
     async def since(self, index: int) -> Sequence[Piece]:
         """Return all pieces from an index on that are there, once there is one."""
@@ -40,8 +43,17 @@ class PieceLog:
             await waiter
         return self._pieces[index:]
 
-    def _wake(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._waiters.clear()
+    async def whole(self) -> Sequence[Piece]:
+        """Return all pieces once the last one is there; a reader of these is woken once."""
+        while not self.ended:
+            waiter = asyncio.get_running_loop().create_future()
+            self._for_the_end.append(waiter)
+            await waiter
+        return self._pieces
+
+
+def _wake(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+    waiters.clear()

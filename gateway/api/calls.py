@@ -1,7 +1,7 @@
 """A call that runs something: read, admitted once, answered whole or as a stream, in any format."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -159,15 +159,26 @@ class Calls:
         Not so where an Idempotency-Key shares them: the client will ask again, or another does.
         """
         watching = Watching(lambda: self._cancel_when_gone(request, answering))
-        batches = self._ports.journey.batches
-        pieces = merged([batches(run) for run in answering.runs])
         try:
-            async with aclosing(pieces):
-                if answering.form.wanted.stream:
-                    return await self._stream(request, answering, pieces, watching)
-                return await self.whole(answering, pieces)
+            if not answering.form.wanted.stream:
+                return await self.whole(answering)
+            async with aclosing(self._pieces(answering.runs)) as pieces:
+                return await self._stream(request, answering, pieces, watching)
         finally:
             watching.cancel()
+
+    def _pieces(self, runs: Sequence[Run]) -> AsyncGenerator[Pieces, None]:
+        """Yields what arrives, each batch with its choice's index."""
+        return merged([self._ports.journey.batches(run) for run in runs])
+
+    async def _all_pieces(self, runs: Sequence[Run]) -> AsyncGenerator[Pieces, None]:
+        """Yields each choice's pieces at its end; of several choices as they arrive."""
+        if len(runs) == 1:
+            yield 0, await self._ports.journey.whole(runs[0])
+            return
+        async with aclosing(self._pieces(runs)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def _cancel_when_gone(self, request: Request, answering: Answering) -> None:
         await request.client_gone()
@@ -178,19 +189,21 @@ class Calls:
         for run in answering.runs:
             await self._ports.journey.cancel(run)
 
-    async def whole(self, answering: Answering, pieces: AsyncIterator[Pieces]) -> Response:
+    async def whole(self, answering: Answering) -> Response:
+        """Returns the answer as one body, or why there is none."""
         choices = [Gathered() for _ in answering.runs]
         ended: dict[int, tuple[str, Filed]] = {}
         failure: Failure | None = None
         try:
-            async for index, batch in pieces:
-                choices[index].take_all(batch)
-                if isinstance(batch[-1], Ended):
-                    outcome = self._judged(answering.runs, index, batch[-1])
-                    if isinstance(outcome, Failure):
-                        failure = outcome
-                        break
-                    ended[index] = outcome
+            async with aclosing(self._all_pieces(answering.runs)) as pieces:
+                async for index, batch in pieces:
+                    choices[index].take_all(batch)
+                    if isinstance(batch[-1], Ended):
+                        outcome = self._judged(answering.runs, index, batch[-1])
+                        if isinstance(outcome, Failure):
+                            failure = outcome
+                            break
+                        ended[index] = outcome
         except LedgerUnavailable:
             failure = errors.end_not_recorded(answering.first.request_id)
         if failure is None and len(ended) < len(choices):

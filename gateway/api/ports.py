@@ -65,6 +65,10 @@ class Journey(Protocol):
         """Yields the same, the pieces together that are there at once."""
         ...
 
+    async def whole(self, run: "Run") -> Sequence[Delta | Ended]:
+        """Returns all of them at once, when the last one is there."""
+        ...
+
     async def cancel(self, run: "Run") -> None:
         """Passes on that the client went away."""
         ...

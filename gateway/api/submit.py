@@ -4,13 +4,10 @@ An asynchronous request is answered 202 once it is accepted and durable; its out
 its id, and kept in memory alone (LED-5). Failures are problems of RFC 9457.
 """
 
-from collections.abc import AsyncIterator
-
 import orjson
 
 from gateway.api import errors
 from gateway.api.calls import Answering, Calls
-from gateway.api.choices import Pieces, merged
 from gateway.api.errors import Failure
 from gateway.api.http import Header, Request, Response
 from gateway.api.native import ID_LIMIT_CHARS, dossier_receipt_json
@@ -64,8 +61,7 @@ class Submit(Calls):
             shared=True,
             arrived_us=self._ports.clock.now_us(),
         )
-        pieces: AsyncIterator[Pieces] = merged([self._ports.journey.batches(kept.run)])
-        return await self.whole(answering, pieces)
+        return await self.whole(answering)
 
     def _not_kept(self, tenant_id: str, request_id: str) -> Response:
         found = dossier(self._ports.reader(), request_id)
