@@ -53,7 +53,8 @@ CHOOSE = (
     "accepted_at_us INTEGER NOT NULL) WITHOUT ROWID",
     # Final, and not an unknown; nothing of it held; every attempt's end known.
     "INSERT INTO moved SELECT r.request_id, r.tenant_id, r.accepted_at_us FROM receipt AS r "
-    "WHERE r.accepted_at_us < :before_us AND r.status != 'unknown' "
+    "WHERE r.accepted_at_us < :before_us AND r.ended_at_us < :before_us "
+    "AND r.status != 'unknown' "
     "AND NOT EXISTS (SELECT 1 FROM receipt WHERE request_id = r.request_id "
     "AND revision > r.revision) "
     f"AND NOT EXISTS (SELECT 1 FROM {source(Reservation)} AS v JOIN open_hold AS h "
@@ -62,12 +63,20 @@ CHOOSE = (
     f"AND NOT EXISTS (SELECT 1 FROM {source(AttemptEvent)} AS e "
     "WHERE e.request_id = a.request_id AND e.attempt_id = a.attempt_id AND e.event = 'ended' "
     "AND e.outcome != 'unknown')) "
+    # An end that came after its period was locked is an adjustment of the next one, until that is
+    # locked, too (REC-3).
+    "AND NOT EXISTS (SELECT 1 FROM period_lock AS l WHERE r.accepted_at_us < l.end_us "
+    "AND NOT EXISTS (SELECT 1 FROM period_lock WHERE provider = l.provider "
+    "AND start_us > l.start_us) "
+    f"AND EXISTS (SELECT 1 FROM {source(AttemptEvent)} AS e WHERE e.request_id = r.request_id "
+    "AND e.event = 'ended' AND e.seq > l.as_of_seq)) "
     # A task that several requests serve counts once among them: they can't be told apart later.
     "AND NOT EXISTS (SELECT 1 FROM outcome_report AS o JOIN outcome_report AS p "
     "ON p.task_id = o.task_id AND p.tenant_id = o.tenant_id AND p.request_id != o.request_id "
     "WHERE o.request_id = r.request_id)",
 )
-"""The requests that an archive takes: accepted before :before_us, and closed in every respect.
+"""The requests that an archive takes: accepted and ended before :before_us, and closed in every
+respect, also in the books.
 
 The list stands in the new ledger only while it is built.
 """

@@ -167,6 +167,7 @@ def _split(new: Path, file: Path, asked: Request, name: str, step: Step) -> Arch
             before_us=asked.before_us,
             first_accepted_us=oldest_us,
             last_accepted_us=newest_us,
+            ended_before=True,
             **_extent(file),
         )
         head = read_head(connection)

@@ -204,7 +204,7 @@ class SignReconciliation(Operation, frozen=True, kw_only=True):
             by=seen.actor.label,
             note=self.reason,
             now_us=seen.now_us,
-            current=partial(running.is_current, seen.connection, run),
+            outdated=partial(running.outdated, seen.connection, run),
         )
         if isinstance(signed, NotCompared):
             return _refused(signed)
@@ -245,7 +245,7 @@ class LockPeriod(Operation, frozen=True, kw_only=True):
             earlier,
             by=seen.actor.label,
             now_us=seen.now_us,
-            current=running.is_current(seen.connection, run),
+            outdated=running.outdated(seen.connection, run),
         )
         if isinstance(lock, NotCompared):
             return _refused(lock)

@@ -25,6 +25,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     before_us: int  # what was accepted before this time and closed
     first_accepted_us: int  # of what it took, the oldest
     last_accepted_us: int  # and the newest
+    ended_before: bool = False  # what it took had also ended by then: older archives don't say so
     seq: int = 0
 
 
@@ -58,6 +59,26 @@ def archives_of_period(
         archive.file
         for archive in archives(connection)
         if archive.first_accepted_us < end_us and archive.last_accepted_us >= start_us
+    )
+
+
+def archives_of_attempts(
+    connection: sqlite3.Connection, start_us: int, end_us: int, *, wait_us: int
+) -> tuple[str, ...]:
+    """The files of the archives that may hold attempts that started in start <= time < end.
+
+    `wait_us`: how long after its acceptance an attempt of a request may start. Of an archive whose
+    requests had ended before its cut, no attempt started after that.
+    """
+    return tuple(
+        archive.file
+        for archive in archives(connection)
+        if archive.first_accepted_us < end_us
+        and (
+            archive.before_us > start_us
+            if archive.ended_before
+            else archive.last_accepted_us >= start_us - wait_us
+        )
     )
 
 

@@ -7,11 +7,6 @@ from ledger.records import Invoice, PeriodLock, Reconciliation, ReconciliationSi
 
 NOTE_LIMIT_CHARS = 500
 
-_OUTDATED = Refused(
-    code="RUN_OUTDATED",
-    message="lines or attempts of the period came after the run: run and sign it again",
-)
-
 
 def person(label: str) -> str:
     """Who it was, wherever from: "console:ann" and "command:ann" are one person."""
@@ -27,13 +22,13 @@ def signing(
     by: str,
     note: str,
     now_us: int,
-    current: Callable[[], bool],
+    outdated: Callable[[], Refused | None],
 ) -> ReconciliationSignOff | Refused:
     """The sign-off of a run, by someone who neither ran it nor imported what it compares.
 
-    Any run of an open period may be signed, by whichever plan, while it is `current`: made again
-    now it would compare the same. That takes as long as a run, so it is asked last. `last`: the
-    provider's latest lock.
+    Any run of an open period may be signed, by whichever plan, while it is not `outdated`: made
+    again now it would compare the same. That takes as long as a run, so it is asked last. `last`:
+    the provider's latest lock.
     """
     if signed is not None:
         return Refused(code="ALREADY_SIGNED", message=f"{signed.signed_by} signed this run")
@@ -48,8 +43,8 @@ def signing(
         )
     if len(note) > NOTE_LIMIT_CHARS:
         return Refused(code="NOTE_TOO_LONG", message=f"at most {NOTE_LIMIT_CHARS} characters")
-    if not current():
-        return _OUTDATED
+    if (why := outdated()) is not None:
+        return why
     return ReconciliationSignOff(run_id=run.run_id, signed_at_us=now_us, signed_by=by, note=note)
 
 
@@ -61,12 +56,12 @@ def locking(
     *,
     by: str,
     now_us: int,
-    current: bool,
+    outdated: Refused | None,
 ) -> PeriodLock | Refused:
     """The lock of a signed run's period. `last`: the provider's latest lock before it.
 
     `earlier_line_us`: when a line starts that lies between that lock and this period: its period
-    has to be closed first. `current`: the run made again now would compare the same.
+    has to be closed first. `outdated`: why the run made again now would not compare the same.
     """
     if signed is None:
         return Refused(code="NOT_SIGNED", message="a second person has to sign the run first")
@@ -79,8 +74,8 @@ def locking(
         )
     if now_us < run.end_us:
         return Refused(code="PERIOD_NOT_OVER", message=f"{run.period} is not over yet")
-    if not current:
-        return _OUTDATED
+    if outdated is not None:
+        return outdated
     return PeriodLock(
         provider=run.provider, period=run.period, start_us=run.start_us, end_us=run.end_us,
         run_id=run.run_id, as_of_seq=run.as_of_seq, closing=run.closing, locked_at_us=now_us,

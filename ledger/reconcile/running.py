@@ -16,7 +16,7 @@ import msgspec
 
 from ledger.money import units_text
 from ledger.queries import reconciliation as stored
-from ledger.queries.archives import archives_of_period
+from ledger.queries.archives import archives_of_attempts
 from ledger.reading import read_head
 from ledger.reconcile.inputs import Inputs, read_inputs
 from ledger.reconcile.matching import compare
@@ -89,7 +89,9 @@ def reconcile(
             code="BINDINGS",
             message=f"a plan binds 1 to {BINDINGS_LIMIT:,} routes to {plan.provider}'s models",
         )
-    files = archives_of_period(connection, period.start_us - stored.WAIT_LIMIT_US, period.end_us)
+    files = archives_of_attempts(
+        connection, period.start_us, period.end_us, wait_us=stored.WAIT_LIMIT_US
+    )
     if files:
         return Refused(
             code="PERIOD_ARCHIVED",
@@ -157,11 +159,21 @@ def again(
     return run
 
 
-def is_current(connection: sqlite3.Connection, record: Reconciliation) -> bool:
-    """Whether the run, made again now, would compare the same: nothing of its period came later."""
+def outdated(connection: sqlite3.Connection, record: Reconciliation) -> Refused | None:
+    """None where the run, made again now, would compare the same; else why that can't be said.
+
+    RUN_OUTDATED: something of its period came later. PERIOD_ARCHIVED: it can't be made again.
+    """
     head = read_head(connection)
     run = again(connection, record, as_of_seq=0 if head is None else head.size)
-    return isinstance(run, Run) and run.run_id == record.run_id
+    if isinstance(run, Run) and run.run_id == record.run_id:
+        return None
+    if isinstance(run, Refused) and run.code == "PERIOD_ARCHIVED":
+        return run
+    return Refused(
+        code="RUN_OUTDATED",
+        message="lines or attempts of the period came after the run: run and sign it again",
+    )
 
 
 def records_of(run: Run, *, now_us: int, by: str) -> tuple[Record, ...] | Refused:

@@ -39,7 +39,7 @@ def request(
     ended = factories.attempt_event(number, **values)
     hold = {"reservation_id": ended.attempt_id}
     records: list[Record] = [
-        factories.reservation(number, reserved_at_us=at_us, **hold),
+        factories.reservation(number, reserved_at_us=at_us, bound_at_us=at_us + 60_000_000, **hold),
         factories.attempt(number, started_at_us=at_us, provider_kind=kind),
         ended,
     ]

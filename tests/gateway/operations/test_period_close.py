@@ -12,8 +12,10 @@ from gateway.operations.reconciliation import (
     LockPeriod,
     SignReconciliation,
 )
-from ledger.reading import connect_read_only
+from ledger.archiving import ArchiveManifest, Request, archive
+from ledger.reading import connect_read_only, fetch
 from ledger.reconcile.overview import overview
+from ledger.records import Record
 from tests import factories
 from tests.gateway.operations.books import (
     ANN,
@@ -142,6 +144,94 @@ def test_a_late_end_of_an_attempt_adjusts_our_side(books):
     perform(books, ImportInvoice(files=(costs((30, [])),), format="openai_costs"))
     october = reported(books, perform(books, compare("2026-10")).subject)
     assert movements(october) == [("only_ours", "late", True, 1, 0, -3_600_000_000)]
+
+
+NOTHING = {"cost_pico": 0, "input_tokens": 0, "output_tokens": 0}
+
+
+def decided(number: int, at_us: int) -> list[Record]:
+    """As `request`, with its decision: what an audit asks for."""
+    return [factories.route_decision(number, decided_at_us=at_us), *request(number, at_us)]
+
+
+def lost(number: int, at_us: int) -> list[Record]:
+    """As `decided`, of a request whose end nobody knows."""
+    decision, *records, receipt = (
+        factories.route_decision(number, decided_at_us=at_us),
+        *request(number, at_us, outcome="unknown", **NOTHING),
+    )
+    costs_nothing = {"input_tokens": 0, "output_tokens": 0, "cost_input_pico": 0}
+    costs_nothing |= {"cost_output_pico": 0, "cost_total_pico": 0}
+    return [decision, *records, msgspec.structs.replace(receipt, **costs_nothing)]
+
+
+@pytest.fixture
+def audited(ledger_path: Path) -> Path:
+    """Two requests in September, one a day, in a ledger that an audit finds sound."""
+    append(ledger_path, [factories.rate_table(), *decided(1, START_US + 1)])
+    append(ledger_path, decided(2, START_US + DAY_US + 1))
+    return ledger_path
+
+
+def found_out(books: Path, number: int, at_us: int) -> list[Record]:
+    """What settles an unknown of 0.0036: its end, its settlement, the receipt that resolves it."""
+    event, settlement, receipt = request(number, START_US + 9)[2:]
+    with contextlib.closing(connect_read_only(books)) as connection:
+        sql = "SELECT entry_hash FROM receipt WHERE request_id = ?"
+        (unknown,) = fetch(connection, sql, (factories.request_id(number),))
+    resolves = {"revision": 1, "resolves_hash": unknown[0]}
+    return [
+        msgspec.structs.replace(event, at_us=at_us),
+        msgspec.structs.replace(settlement, settled_at_us=at_us),
+        msgspec.structs.replace(receipt, **resolves),
+    ]
+
+
+def archive_september(books: Path, folder: Path) -> tuple[str, ...]:
+    """The requests that an archive of September took."""
+    asked = Request(before_us=OCTOBER_US, now_us=NOW_US + 90 * DAY_US, actor="ops")
+    made = archive(books, folder, asked)
+    assert isinstance(made, ArchiveManifest), made
+    with contextlib.closing(connect_read_only(books)) as connection:
+        rows = fetch(connection, "SELECT request_id FROM archived_request ORDER BY 1")
+    return tuple(row[0] for row in rows)
+
+
+def test_late_lines_and_ends_adjust_the_next_period_when_the_locked_one_is_archived(
+    audited, tmp_path
+):
+    """REC-3, LED-8: what came late for it stays in the ledger until the next period is locked."""
+    books = audited
+    append(books, lost(4, START_US + 9))
+    append(books, decided(5, OCTOBER_US - 5))  # accepted in September, ended in October
+    closed(books)
+    append(books, found_out(books, 4, OCTOBER_US))
+    late = [("gpt-5, input", 0.0025, 1_000), usual(1)[1]]  # was 0.002
+    perform(books, ImportInvoice(files=(costs((0, late), (1, usual(1)), (30, usual(1))),)))
+    october = reported(books, perform(books, compare("2026-10")).subject)
+    assert ("only_ours", "late", True, 1, 0, -3_600_000_000) in movements(october)
+    assert archive_september(books, tmp_path / "old") == tuple(
+        factories.request_id(number) for number in (1, 2)
+    )
+    assert refused(books, compare("2026-10")).code == "SAME_RUN"  # to the last byte
+
+
+def test_a_run_whose_rows_are_archived_is_neither_signed_nor_locked(audited, tmp_path):
+    """It can't be made again, so nobody can say whether it is current (REC-3, LED-8)."""
+    books = audited
+    perform(books, ImportInvoice(files=(costs(*WHOLE_MONTH),)))
+    signed = perform(books, compare()).subject
+    perform(books, SignReconciliation(run_id=signed, reason="looked at it"), BOB)
+    again = msgspec.structs.replace(PLAN, materiality_pico=1)
+    unsigned = perform(books, compare(plan=again)).subject
+    assert archive_september(books, tmp_path / "old")
+    for operation in (
+        SignReconciliation(run_id=unsigned, reason="looked at it"),
+        LockPeriod(run_id=signed, reason="month end"),
+    ):
+        found = refused(books, operation, BOB)
+        assert found.code == "PERIOD_ARCHIVED"
+        assert "archive-before-2026-10" in found.message
 
 
 def test_an_earlier_period_is_closed_first(books):

@@ -160,7 +160,8 @@ def test_a_run_that_comes_out_otherwise_now_is_not_exported(books):
         again = running.again(connection, other)
         assert isinstance(again, NotCompared)
         assert again.code == "NOT_REPRODUCED"
-        assert not running.is_current(connection, other)
+        found = running.outdated(connection, other)
+        assert found is not None and found.code == "RUN_OUTDATED"
 
 
 def test_the_exports_hold_every_attempt_and_line_and_add_up(books, tmp_path):
