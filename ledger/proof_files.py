@@ -39,31 +39,36 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoProof(msgspec.Struct, frozen=True, kw_only=True):
-    """Why not: NO_SUCH_RECEIPT, REQUEST_ARCHIVED, CHECKPOINT_AHEAD, CHECKPOINT_DIFFERS or
-    LEDGER_DAMAGED."""
+    """Why not: NO_SUCH_RECEIPT, REQUEST_ARCHIVED, OTHER_ARCHIVE, ARCHIVE_DIFFERS, CHECKPOINT_AHEAD,
+    CHECKPOINT_DIFFERS or LEDGER_DAMAGED."""
 
     code: str
     what: str
 
 
 def prove_receipt(
-    connection: sqlite3.Connection, request_id: str, earlier: Checkpoint | None = None
+    connection: sqlite3.Connection,
+    request_id: str,
+    earlier: Checkpoint | None = None,
+    archive: sqlite3.Connection | None = None,
 ) -> Proof | NoProof:
     """The proof of a request's current receipt at the ledger's present size, checked once here.
 
     Reads the rows of at most three blocks and the kept roots of the others. `earlier`: a
-    checkpoint that was exported before, which the present one is proved to continue.
+    checkpoint that was exported before, which the present one is proved to continue. `archive`:
+    the file that has the receipt where it is archived; its place in the chain stayed behind.
     """
-    row = fetch_one(
-        connection,
-        f"{select(Receipt)} WHERE request_id = ? ORDER BY revision DESC LIMIT 1",
-        (request_id,),
-    )
+    row = _current(connection, request_id)
     head = read_head(connection)
     place = archived_request(connection, request_id) if row is None else None
     if place is not None:
-        what = f"the request is archived: its receipt is in {place.file}"
-        return NoProof(code="REQUEST_ARCHIVED", what=what)
+        if archive is None:
+            what = f"the request is archived: its receipt is in {place.file}"
+            return NoProof(code="REQUEST_ARCHIVED", what=what)
+        row = _current(archive, request_id)
+        if row is None:
+            what = f"this archive doesn't have the request: its receipt is in {place.file}"
+            return NoProof(code="OTHER_ARCHIVE", what=what)
     if row is None or head is None:
         return NoProof(code="NO_SUCH_RECEIPT", what="the ledger has no receipt of this request")
     if earlier is not None and earlier.size > head.size:
@@ -91,10 +96,19 @@ def prove_receipt(
         earlier=continued,
     )
     found = problems(msgspec.to_builtins(proof))
+    if found and place is not None and "earlier" not in found[0]:
+        what = f"the row in the archive isn't the one that was moved there: {'; '.join(found)}"
+        return NoProof(code="ARCHIVE_DIFFERS", what=what)
     if found:
         code = "CHECKPOINT_DIFFERS" if "earlier" in found[0] else "LEDGER_DAMAGED"
         return NoProof(code=code, what="; ".join(found))
     return proof
+
+
+def _current(connection: sqlite3.Connection, request_id: str) -> sqlite3.Row | None:
+    sql = f"{select(Receipt)} WHERE request_id = ? ORDER BY revision DESC LIMIT 1"
+    row: sqlite3.Row | None = fetch_one(connection, sql, (request_id,))
+    return row
 
 
 def _covered(row: sqlite3.Row) -> bytes:

@@ -1,5 +1,6 @@
 """`manage.py archive` and what other commands say of archives (LED-8)."""
 
+import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from django.core.management.base import CommandError
 
+from ledger import offline_proof
 from ledger.health import health
 from ledger.queries.archives import archives_of_period
 from ledger.reading import connect_read_only
@@ -50,6 +52,26 @@ def test_the_command_archives_and_the_others_know_the_file(ledger, tmp_path):
     tamper(file, "UPDATE receipt SET tenant_id = 'other' WHERE seq < 20")
     status, _, err = run("verify_ledger", "--archive", str(file))
     assert (status, err.startswith("altered: receipt seq ")) == (1, True)
+
+
+def test_led_7_an_archived_receipt_is_proved_from_the_file_that_has_it(ledger, tmp_path):
+    run("checkpoint_ledger", "--output", str(kept := tmp_path / "checkpoint.json"))
+    file = tmp_path / "old" / made.archived(ledger, tmp_path / "old").archive.file
+    asked = (factories.request_id(1), "--archive", str(file), "--checkpoint", str(kept))
+    status, out, _ = run("export_proof", *asked)
+    proof = json.loads(out)
+    assert (status, proof["earlier"]["size"]) == (0, json.loads(kept.read_text())["size"])
+    assert offline_proof.problems(proof, json.loads(kept.read_text())) == []
+    assert json.loads(proof["row"])[3] == factories.request_id(1)
+    young = factories.request_id(made.YOUNG[0])  # in the ledger: the archive isn't asked
+    assert run("export_proof", young, "--archive", str(file))[0] == 0
+    with pytest.raises(CommandError, match=f"OTHER_ARCHIVE.*{file.name}"):
+        run("export_proof", factories.request_id(1), "--archive", str(ledger))
+    with pytest.raises(CommandError, match="NO_SUCH_RECEIPT"):
+        run("export_proof", "req_never", "--archive", str(file))
+    tamper(file, "UPDATE receipt SET cost_total_pico = 1")
+    with pytest.raises(CommandError, match="ARCHIVE_DIFFERS"):
+        run("export_proof", *asked)
 
 
 @pytest.mark.parametrize(

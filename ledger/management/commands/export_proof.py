@@ -1,5 +1,6 @@
 """`manage.py export_proof REQUEST_ID`: a receipt's proof as a file, checked without the ledger."""
 
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,23 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("request_id", metavar="REQUEST_ID")
         parser.add_argument("--ledger", type=Path, help="another ledger file than the configured")
+        parser.add_argument("--archive", type=Path, help="the archive that has the request")
         parser.add_argument("--checkpoint", type=Path, help="a file of checkpoint_ledger")
         parser.add_argument("--output", type=Path, help="a new file; without it, standard output")
 
     def handle(self, *args: Any, **options: Any) -> None:
         earlier = read_checkpoint(options["checkpoint"]) if options["checkpoint"] else None
-        try:
-            connection = connect_read_only(options["ledger"] or settings.WEIGHBRIDGE_DB)
-        except LedgerError as error:
-            raise CommandError(str(error)) from error
-        try:
-            proof = prove_receipt(connection, options["request_id"], earlier)
-        finally:
-            connection.close()
+        with ExitStack() as opened:
+            try:
+                path = options["ledger"] or settings.WEIGHBRIDGE_DB
+                connection = opened.enter_context(closing(connect_read_only(path)))
+                archive = None
+                if options["archive"]:
+                    archive = connect_read_only(options["archive"])
+                    opened.enter_context(closing(archive))
+            except LedgerError as error:
+                raise CommandError(str(error)) from error
+            proof = prove_receipt(connection, options["request_id"], earlier, archive)
         if isinstance(proof, NoProof):
             raise CommandError(f"{proof.code}: {proof.what}")
         text = msgspec.json.format(msgspec.json.encode(proof)).decode()
