@@ -224,9 +224,15 @@ def _grouped(
             group_of[series_id] = groups.setdefault(key, len(groups))
             traits[series_id] = traits_of(named["status"], named["degraded"], named["schema_valid"])
     kept = np.flatnonzero(group_of[sums.series] >= 0)
-    keys = sums.spans[kept] * len(groups) + group_of[sums.series[kept]]
-    measures = measured(sums.measures[kept], traits[sums.series[kept]])
-    keys, measures = packing.add_up(keys, measures)
+    of_series = sums.series[kept]
+    keys = sums.spans[kept] * len(groups) + group_of[of_series]
+    # Series of equal traits are added up before they are spread over the columns of these.
+    kinds, kind_of = np.unique(traits, axis=0, return_inverse=True)
+    keys = keys * len(kinds) + kind_of.reshape(-1)[of_series]
+    keys, measures = packing.add_up(keys, sums.measures[kept])
+    keys, measures = packing.add_up(
+        keys // len(kinds), measured(measures, kinds[keys % len(kinds)])
+    )
     there = measures[:, 0] > 0  # none where all were resolved away
     texts = list(groups)
     labels = []

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ledger.slo import LATENCY_INDICATORS, SloDefinition, judge, valid_completion
+from ledger.slo import LATENCY_INDICATORS, Selector, SloDefinition, judge_for, valid_completion
 
+_ALL = Selector()
 SAMPLE_LIMIT = 2_000  # receipts, the newest of the window
 
 
@@ -90,8 +91,9 @@ def experiences(
 def _experience(
     definition: SloDefinition, sample: Sequence[Measured], *, newest_only: bool
 ) -> Experience:
-    covered = [one for one in sample if definition.selector.covers(one)]
-    bad = Counter(_why(definition, one) for one in covered if judge(definition, one) == "bad")
+    chosen, judged = definition.selector, judge_for(definition)
+    covered = sample if chosen == _ALL else [one for one in sample if chosen.covers(one)]
+    bad = Counter(_why(definition, one) for one in covered if judged(definition, one) == "bad")
     return Experience(
         mean=_mean(_durations(definition, sample)),
         tail=_tail(_durations(definition, covered)),

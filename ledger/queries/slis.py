@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 from ledger.quantiles import interval_ranks, nearest_rank
 from ledger.slo import CAPACITY_CODES, user_cancelled_unserved, valid_completion
 
-ROWS_LIMIT = 5_000  # receipts, the newest of the window: read one by one while a page waits
+ROWS_LIMIT = 4_000  # receipts, the newest of the window: read one by one while a page waits
 SLICES_LIMIT = 200
 Slice = Literal[
     "identity",
