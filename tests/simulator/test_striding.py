@@ -20,7 +20,7 @@ from tests.simulator.scheduling_cases import (
     seeded_case,
 )
 
-WORKLOADS = 20_000 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 500
+WORKLOADS = 20_000 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 400
 FLAT = TimeModel(name="flat", breakpoints=((0, 10),))
 SLOPED = TimeModel(name="sloped", breakpoints=((0, 10), (40, 400)), per_context_token_ps=1)
 
@@ -50,6 +50,44 @@ def roomy_case(seed: int) -> Case:
     return replace(case, jobs=jobs, config=config)
 
 
+def busy_fleet(seed: int) -> tuple[Case, list[int]]:
+    """Some hundreds of jobs, many cancelled, on two or three replicas (KV blocks each)."""
+    draw = Random(seed)
+    chains = [tuple(range(1000 * n, 1000 * n + 4)) for n in range(3)]
+    jobs, arrival = [], 0
+    for row in range(300):
+        arrival += int(draw.expovariate(1 / 40))
+        prompt, patience = draw.choice([1, 6, 20, 60]), draw.randint(0, 900)
+        jobs.append(
+            Job(
+                job_id=row,
+                arrival_ps=arrival,
+                input_tokens=prompt,
+                output_tokens=draw.choice([1, 5, 20, 60]),
+                priority=draw.randint(0, 2),
+                cancel_ps=arrival + patience if draw.random() < 0.4 else None,
+                block_hashes=draw.choice(chains)[: prompt // 4],
+            )
+        )
+    config = ReplicaConfig(
+        kv_blocks=99,
+        block_tokens=4,
+        max_model_len=128,
+        max_num_batched_tokens=128,
+        max_num_seqs=24,
+        prefix_cache=draw.random() < 0.7,
+        priority_scheduling=draw.random() < 0.7,
+    )
+    slopes = TimeModel(
+        name="busy",
+        breakpoints=((0, 7), (draw.randint(4, 9), 14), (80, 14 + draw.choice([40, 200]))),
+        per_decode_ps=draw.choice([0, 5]),
+        per_context_token_ps=draw.choice([0, 1]),
+    )
+    pools = [draw.choice([45, 120, 900]) for _ in range(draw.randint(2, 3))]
+    return Case(jobs=jobs, config=config, model=slopes), pools
+
+
 def test_oracle_and_engine_agree_where_kv_is_plentiful_or_only_just_not():
     hit = cancelled = preempted = 0
     for seed in range(WORKLOADS):
@@ -65,11 +103,11 @@ def test_oracle_and_engine_agree_where_kv_is_plentiful_or_only_just_not():
 
 def test_a_fleet_run_only_where_something_can_end_equals_replicas_driven_at_each_arrival():
     """Routes, ends, token times, and what a snapshot says at each arrival."""
-    for seed in range(WORKLOADS // 2):
-        case, draw = roomy_case(seed), Random(seed)
-        pools = [draw.choice([30, 60, 200]) for _ in range(draw.randint(1, 3))]
+    seeds = [*range(WORKLOADS // 60), 228, 293]  # the last two: a cancel's boundary moves
+    for seed in seeds:
+        case, pools = busy_fleet(seed)
         members = [(replace(case.config, kv_blocks=blocks), case.model) for blocks in pools]
-        looks = seed % 2 == 0
+        looks = seed % 5 == 0
         seen: list[list[Snapshot]] = []
 
         def route(job: int, loads: Loads, look: bool = looks, into: list = seen) -> int:
@@ -103,6 +141,8 @@ def test_a_fleet_run_only_where_something_can_end_equals_replicas_driven_at_each
             assert fleet.jobs.done_ps[row] == end.done_ps, f"seed {seed}, job {row}"
             assert fleet.jobs.cached_tokens[row] == end.cached_tokens
             replica = replicas[fleet.replica[row]]
+            if row % 7:
+                continue
             assert fleet.token_times_ps(row).tolist() == replica.token_times_ps(row).tolist()
 
 
