@@ -45,17 +45,13 @@ async def outcome_of(
         sent(leg.started_us)
         async with patience:
             leg.patience = patience
-            async for event in attempted.events():
-                if isinstance(event, Outcome):
-                    return event
-                piece(event)
+            return await attempted.carry(piece)
     except TimeoutError as fault:
         return lost("CANCEL_NOT_ACKNOWLEDGED", leg) if patience.expired() else _broken(leg, fault)
     except Exception as fault:  # an adapter's fault must not cost the request its receipt
         return _broken(leg, fault)
     finally:
         leg.patience = None
-    return lost("STREAM_WITHOUT_END", leg)
 
 
 def stop(leg: Leg, reason: str, patience_s: float) -> None:

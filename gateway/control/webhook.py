@@ -11,9 +11,9 @@ import hmac
 import logging
 import sqlite3
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
 from gateway.clock import Clock
@@ -21,6 +21,9 @@ from ledger.queries.notices import untold
 from ledger.records import ControlAction, Notification
 from ledger.rows import Stored
 from ledger.store import LedgerUnavailable, RecordRefused, Store
+
+if TYPE_CHECKING:
+    import aiohttp
 
 log = logging.getLogger(__name__)
 
@@ -52,13 +55,15 @@ class Webhook:
 
     async def tell_for_ever(self) -> None:
         """Deliver what was not told yet, for as long as the server runs."""
+        import aiohttp  # 0.1 s of a start: only a server that tells somebody pays for it
+
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
                 await self.tell(session)
                 await asyncio.sleep(POLL_S)
 
-    async def tell(self, session: aiohttp.ClientSession) -> int:
+    async def tell(self, session: "aiohttp.ClientSession") -> int:
         """Return how many actions were delivered or given up; each is then on record."""
         since_us = self._clock.now_us() - LOOK_BACK_US
         waiting = await asyncio.to_thread(
@@ -81,7 +86,7 @@ class Webhook:
         return len(waiting)
 
     async def _delivered(
-        self, session: aiohttp.ClientSession, action: Stored[ControlAction]
+        self, session: "aiohttp.ClientSession", action: Stored[ControlAction]
     ) -> tuple[str, int]:
         body = body_of(action)
         wait_s = self._first_wait_s
@@ -94,7 +99,9 @@ class Webhook:
         log.warning("the webhook at %s was not reached; action %d", self._target, action.seq)
         return "given_up", ATTEMPTS_LIMIT
 
-    async def _posted(self, session: aiohttp.ClientSession, body: bytes) -> bool:
+    async def _posted(self, session: "aiohttp.ClientSession", body: bytes) -> bool:
+        import aiohttp
+
         headers = {
             "Content-Type": "application/json",
             "X-Weighbridge-Signature": signature(

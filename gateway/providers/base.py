@@ -1,7 +1,7 @@
 """What the journey asks of a provider, whatever stands behind it (PRV-1, PRV-2)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
@@ -64,7 +64,12 @@ class Capabilities:
 class Attempted(Protocol):
     """A running attempt: pieces as they arrive, then exactly one outcome, then the end."""
 
-    def events(self) -> AsyncIterator[Delta | Outcome]: ...
+    async def carry(self, piece: Callable[[Delta], None]) -> Outcome:
+        """Hand each piece to `piece` as it arrives; return the one outcome.
+
+        Awaited once. Stopped in between, the request is closed.
+        """
+        ...
 
     def cancel(self, reason: str) -> None:
         """Ask the backend to stop; the outcome then tells whether it acknowledged."""

@@ -6,8 +6,7 @@ did not take, is rejected. It has no task: what its connection reads is handed o
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 from gateway.clock import Clock
 from gateway.providers.answer import GARBAGE
@@ -66,8 +65,9 @@ class HttpAttempt:
         self._framed = False
         self._tail: asyncio.TimerHandle | None = None
         self._ended = False
-        self._arrived: deque[Delta | Outcome | Exception] = deque()
-        self._listener: asyncio.Future[None] | None = None  # of `events`, while it waits
+        self._piece: Callable[[Delta], None] | None = None  # once somebody carries it
+        self._early: list[Delta] = []
+        self._outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     def begin(self, *, credential_missing: bool) -> None:
         """Send it, or say why it can't be."""
@@ -76,22 +76,16 @@ class HttpAttempt:
         else:
             self._try()
 
-    async def events(self) -> AsyncIterator[Delta | Outcome]:
-        """Yield the pieces as they arrive, then the outcome. Left early, the request is closed."""
+    async def carry(self, piece: Callable[[Delta], None]) -> Outcome:
+        """Hand on each piece as it arrives; return the outcome. Stopped, the request is closed."""
+        self._piece = piece
+        for early in self._early:
+            piece(early)
+        self._early.clear()
         try:
-            while True:
-                while self._arrived:
-                    event = self._arrived.popleft()
-                    if isinstance(event, Exception):
-                        raise event
-                    yield event
-                    if isinstance(event, Outcome):
-                        return
-                self._listener = asyncio.get_running_loop().create_future()
-                await self._listener
+            return await self._outcome
         finally:
-            if not self._ended:
-                self.close()
+            self.close()
 
     def cancel(self, reason: str) -> None:
         """Close the connection at once; after the outcome, or a second time, it does nothing."""
@@ -282,12 +276,9 @@ class HttpAttempt:
 
     def _broken(self, fault: Exception) -> None:
         self._abort()
-        self._close_books(fault)
+        self._end(fault)
 
-    def _end(self, outcome: Outcome) -> None:
-        self._close_books(outcome)
-
-    def _close_books(self, event: Outcome | Exception) -> None:
+    def _end(self, event: Outcome | Exception) -> None:
         if self._ended:
             return
         self._ended = True
@@ -297,7 +288,12 @@ class HttpAttempt:
             self._connection.let_go()
             self._connection = None
         self._told_end(self)
-        self._put(event)
+        if self._outcome.done():  # nobody waits any more
+            return
+        if isinstance(event, Exception):
+            self._outcome.set_exception(event)
+        else:
+            self._outcome.set_result(event)
 
     def _abort(self) -> None:
         if self._wish is not None:
@@ -307,10 +303,11 @@ class HttpAttempt:
             self._connection.abort()
             self._connection = None
 
-    def _put(self, event: Delta | Outcome | Exception) -> None:
-        self._arrived.append(event)
-        if self._listener is not None and not self._listener.done():
-            self._listener.set_result(None)
+    def _put(self, piece: Delta) -> None:
+        if self._piece is None:
+            self._early.append(piece)
+        else:
+            self._piece(piece)
 
 
 def request_of(call: Call, head: bytes, content: bytes) -> bytes:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -221,16 +221,17 @@ class SimulatedAttempt:
             call.tenant_id,
         )
 
-    async def events(self) -> AsyncIterator[Delta | Outcome]:
+    async def carry(self, piece: Callable[[Delta], None]) -> Outcome:
+        """Hand on each token as its text; return how the job ended."""
         stream = await self._place.begun()
         if stream is not None:
             async for index in stream:
-                yield self._script.piece(index)
+                piece(self._script.piece(index))
             await stream.ended()
         finished = self._place.finished
         if finished is None:
             raise RuntimeError(f"{self._call.attempt_id} left the simulator without an end")
-        yield self._outcome(finished)
+        return self._outcome(finished)
 
     def remembered(self) -> Remembered:
         return Remembered(place=self._place, finish=self._script.finish)

@@ -45,6 +45,13 @@ class ScriptedAttempt:
                 raise step
             yield step
 
+    async def carry(self, piece: Callable[[Delta], None]) -> Outcome:
+        async for event in self.events():
+            if isinstance(event, Outcome):
+                return event
+            piece(event)
+        raise RuntimeError("the script has no end")
+
     def cancel(self, reason: str) -> None:
         self.cancelled_with.append(reason)
         if not self.deaf:

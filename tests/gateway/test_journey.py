@@ -54,11 +54,11 @@ def test_a_completed_request_is_settled_and_holds_nothing(fleet):
     assert (held, open_reservations) == ((0, 0, 0), 0)
 
 
-def test_a_stream_without_an_end_is_unknown_and_its_money_stays_held(fleet):
+def test_an_attempt_whose_adapter_breaks_is_unknown_and_its_money_stays_held(fleet):
     provider = ScriptedProvider(script=lambda call: PIECES)
     text, receipt, held, open_reservations = ended(fleet, provider)
     assert (text, receipt.status) == ("Simulated", "unknown")
-    assert receipt.terminal_error_code == "STREAM_WITHOUT_END"
+    assert receipt.terminal_error_code == "ADAPTER_FAULT"
     assert (receipt.output_tokens, receipt.usage_source) == (3, "counted")
     slots, kv_tokens, pending_pico = held
     assert (slots, open_reservations) == (1, 1)

@@ -12,7 +12,7 @@ from gateway.schemas import matches_schema
 from gateway.submission import Parameters
 from tests.faults.plan import Plan
 from tests.gateway.providers.calls import call, kserve_route, route
-from tests.gateway.providers.upstream import BRIEF, against, ended, simulated, whole
+from tests.gateway.providers.upstream import BRIEF, against, ended, events_of, simulated, whole
 
 OVER_HTTP = ("openai", "kserve")
 TOOLS = json.dumps([{"type": "function", "function": {"name": "weigh"}}])
@@ -100,7 +100,7 @@ def test_prv_4_a_cancel_is_what_the_matrix_says_of_the_route(kind, close_cancels
     async def scenario(upstream):
         upstream.server.plan = plan(kind, stall_after=2)
         attempt = upstream.start()
-        events = attempt.events()
+        events = events_of(attempt)
         await anext(events)
         attempt.cancel("CLIENT_GONE")
         outcome = [event async for event in events][-1]

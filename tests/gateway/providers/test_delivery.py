@@ -12,7 +12,7 @@ from ledger.reading import connect_read_only
 from tests.faults.plan import PIECES, Plan, text_of
 from tests.faults.server import FaultServer
 from tests.gateway.providers.journeys import PROMPT, carried, load, shown
-from tests.gateway.providers.upstream import against, ended
+from tests.gateway.providers.upstream import against, ended, events_of
 
 CALLER = Caller(tenant_id="acme", key_id="key_1", scopes=frozenset({"inference"}))
 
@@ -235,7 +235,7 @@ def test_prv_2_what_a_provider_answers_is_one_of_five_outcomes_and_a_time_out_is
     async def cancelled(upstream):
         upstream.server.plan = Plan(protocol=kind, stall_after=1)
         attempt = upstream.start()
-        events = attempt.events()
+        events = events_of(attempt)
         await anext(events)
         attempt.cancel("CLIENT_GONE")
         return [event async for event in events][-1]

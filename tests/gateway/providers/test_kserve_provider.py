@@ -10,7 +10,7 @@ from gateway.submission import Message, Parameters
 from gateway.tokenizers import tokenizer
 from ledger.rates import Usage
 from tests.faults.plan import Plan, body_of
-from tests.gateway.providers.upstream import BRIEF, TEXT, against, ended
+from tests.gateway.providers.upstream import BRIEF, TEXT, against, ended, events_of
 
 COUNTED = tokenizer("o200k_base/chat-1").count_text(TEXT)
 
@@ -162,7 +162,7 @@ def test_a_cancel_closes_the_connection_and_is_acknowledged_where_that_is_declar
     async def scenario(upstream):
         upstream.server.plan = plan(stall_after=2)
         attempt = upstream.start()
-        pieces = attempt.events()
+        pieces = events_of(attempt)
         await anext(pieces)
         attempt.cancel("CLIENT_GONE")
         rest = [event async for event in pieces]

@@ -6,14 +6,14 @@ from gateway.providers.outcomes import Cancelled, Completed, Unknown
 from gateway.submission import Delta
 from ledger.rates import Usage
 from tests.faults.plan import Plan
-from tests.gateway.providers.upstream import against, whole
+from tests.gateway.providers.upstream import against, events_of, whole
 
 
 async def cancelled(upstream, plan, *, after):
     """Cancel once `after` pieces came; returns the outcome and the upstream's side of it."""
     upstream.server.plan = plan
     attempt, seen = upstream.start(), 0
-    events = attempt.events()
+    events = events_of(attempt)
     while seen < after:
         assert isinstance(await anext(events), Delta)
         seen += 1
@@ -79,7 +79,7 @@ def test_a_cancel_after_the_finish_reason_changes_nothing():
         upstream.server.plan = Plan(stall_at_tail=True)
         attempt = upstream.start()
         pieces = []
-        async for event in attempt.events():
+        async for event in events_of(attempt):
             pieces.append(event)
             if len(pieces) == 8:
                 await upstream.server.exchanges[0].stalled.wait()
@@ -95,7 +95,7 @@ def test_a_cancel_after_the_finish_reason_changes_nothing():
 def test_who_stops_listening_closes_the_request():
     async def scenario(upstream):
         upstream.server.plan = Plan(stall_after=1)
-        events = upstream.start().events()
+        events = events_of(upstream.start())
         await anext(events)
         await events.aclose()
         await upstream.server.exchanges[0].disconnected.wait()

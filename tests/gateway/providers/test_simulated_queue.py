@@ -14,6 +14,7 @@ from gateway.submission import Delta
 from simulator.timing import PS_PER_US
 from tests import policy_factories as make
 from tests.gateway.providers.calls import call
+from tests.gateway.providers.upstream import events_of
 
 START_US, SECOND_US = 1_000_000, 1_000_000
 AGEING_US = AGEING_PS // PS_PER_US
@@ -61,7 +62,7 @@ class Backend:
         )  # fmt: skip
 
         async def read() -> None:
-            async for event in attempt.events():
+            async for event in events_of(attempt):
                 if not isinstance(event, Delta):
                     self.ended.append((name, self.clock.now_us() - START_US, event))
 

@@ -7,7 +7,7 @@ import pytest
 from gateway.providers.outcomes import Completed, Failed, Outcome
 from gateway.submission import Delta, Parameters, ToolCallPiece
 from tests.faults.plan import CALL_PIECES, Plan
-from tests.gateway.providers.upstream import TEXT, against
+from tests.gateway.providers.upstream import TEXT, against, events_of
 
 TOOLS = [
     {"type": "function", "function": {"name": "weigh_0", "parameters": {"type": "object"}}},
@@ -24,7 +24,7 @@ def called(plan):
 
     async def scenario(upstream):
         upstream.server.plan = plan
-        events = [event async for event in upstream.start(**ASKED).events()]
+        events = [event async for event in events_of(upstream.start(**ASKED))]
         return events[:-1], events[-1], upstream.server.exchanges[0].request
 
     return against(scenario, capabilities=("tools",))

@@ -79,9 +79,26 @@ def simulated(scenario):
     return asyncio.run(run())
 
 
+async def events_of(attempt):
+    """Yield an attempt's pieces as they arrive, then its outcome. Left early, it is stopped."""
+    arrived = asyncio.Queue()
+
+    async def carried():
+        arrived.put_nowait(await attempt.carry(arrived.put_nowait))
+
+    carrying = asyncio.create_task(carried())
+    try:
+        while not isinstance(event := await arrived.get(), Outcome):
+            yield event
+        yield event
+    finally:
+        carrying.cancel()
+        await asyncio.gather(carrying, return_exceptions=True)
+
+
 async def whole(attempt):
     """The text and the outcome of an attempt."""
-    pieces = [event async for event in attempt.events()]
+    pieces = [event async for event in events_of(attempt)]
     outcome = pieces.pop()
     assert isinstance(outcome, Outcome)
     return "".join(piece.text for piece in pieces), outcome
