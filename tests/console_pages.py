@@ -42,15 +42,27 @@ PATHS = (
     "/health?audit=quick",
     "/display",
 )
+DOWNLOADS = (
+    "/receipts?within=15m&as=csv&table=receipts",
+    "/costs?as=json&table=costs",
+    "/costs.csv?by=tenant&then=route&within=7d",
+    f"{COMPLETED}/proof.json",
+    f"{RUN}/run.csv",
+    f"{RUN}/run.sqlite3",
+    "/focus.csv?within=7d&tenant=acme",
+    "/health/checkpoint.json",
+)
 FORMS = ("/slo/declare?slo=interactive-queue", "/releases/declare", "/releases/start")
 REFUSED = ("/receipts?older=nowhere", "/receipts/req_unknown")  # with a page that says why
 
 
 def path_of(console: Console, name: str) -> str:
     """The path of a page of PATHS in this console."""
-    first, _, query = name.partition("?")
+    whole, _, query = name.partition("?")
+    first, *rest = whole.split("/") if whole.startswith((*FOUND, RUN)) else [whole]
     if first in FOUND:
         found = console.receipt(FOUND[first])
     else:
         found = console.run() if first == RUN else first
+    found = "/".join((found, *rest))
     return f"{found}?{query}" if query else found

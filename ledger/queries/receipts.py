@@ -299,6 +299,8 @@ _decode_list = msgspec.json.Decoder(list[Listed]).decode
 
 
 def _listed(connection: sqlite3.Connection, seqs: Sequence[int]) -> tuple[Listed, ...]:
+    if not seqs:
+        return ()
     marks = ", ".join("?" * len(seqs))
     rows = fetch(connection, f"{_LIST} WHERE seq IN ({marks})", seqs)
     by_seq = {one.seq: one for one in _decode_list(rows[0][0])}
