@@ -191,6 +191,9 @@ class SignReconciliation(Operation, frozen=True, kw_only=True):
     run_id: str
 
     def plan(self, seen: Seen) -> Plan | Refused:
+        if seen.actor.via == "api":
+            message = "A key is no person: sign on the console, or by a command."
+            return Refused(code="SECOND_PERSON", message=message)
         found = stored.run(seen.connection, self.run_id)
         if found is None:
             return _no_run(self.run_id)

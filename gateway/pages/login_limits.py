@@ -1,4 +1,6 @@
-"""How often a login may fail: per name and per address, counted in fixed windows.
+"""How often a login may fail: per name from one address, and per address, in fixed windows.
+
+A name is not counted across addresses: else whoever knows a name could keep its owner out.
 
 The counts live in the process's cache: one process serves the console, and a restart forgives.
 A try is refused before the password is looked at, so a refusal tells nothing about it.
@@ -26,7 +28,7 @@ class Try:
         window = self.at_us // WINDOW_US
         name = self.username[:NAME_LIMIT_CHARS].casefold().encode().hex()
         return (
-            (f"login:{window}:name:{name}", FAILURES_PER_NAME_LIMIT),
+            (f"login:{window}:name:{name}:{self.address}", FAILURES_PER_NAME_LIMIT),
             (f"login:{window}:address:{self.address}", FAILURES_PER_ADDRESS_LIMIT),
         )
 

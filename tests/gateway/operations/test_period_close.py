@@ -63,6 +63,8 @@ def test_only_a_second_person_signs_and_only_a_signed_period_is_locked(books):
     )
     assert refused(books, lock, BOB).code == "NOT_SIGNED"
     assert refused(books, sign, ANN).code == "SECOND_PERSON"
+    key = Actor(name="key_4711", role="admin", via="api")
+    assert "A key is no person" in refused(books, sign, key).message
     again = msgspec.structs.replace(PLAN, materiality_pico=1)
     newer = perform(books, compare(plan=again), BOB).subject
     of_newer = SignReconciliation(run_id=newer, reason="looked at it")

@@ -11,7 +11,12 @@ from gateway.auth_roles import ROLES, role_of
 from gateway.clock import VirtualClock
 from gateway.management.commands.create_operator import make_operator
 from gateway.pages import login
-from gateway.pages.login_limits import FAILURES_PER_NAME_LIMIT, WINDOW_US, Try
+from gateway.pages.login_limits import (
+    FAILURES_PER_ADDRESS_LIMIT,
+    FAILURES_PER_NAME_LIMIT,
+    WINDOW_US,
+    Try,
+)
 from gateway.pages.middleware import POLICY
 from gateway.pages.navigation import ENTRIES
 from tests.gateway.pages.conftest import LogIn
@@ -179,8 +184,19 @@ def test_the_next_window_forgives_failures():
 def test_names_that_differ_in_case_share_one_limit():
     Try(username="Ada", address="192.0.2.1", at_us=0).failed()
     for _ in range(FAILURES_PER_NAME_LIMIT - 1):
-        Try(username="ada", address="192.0.2.2", at_us=0).failed()
-    assert Try(username="ADA", address="192.0.2.3", at_us=0).wait_seconds() > 0
+        Try(username="ada", address="192.0.2.1", at_us=0).failed()
+    assert Try(username="ADA", address="192.0.2.1", at_us=0).wait_seconds() > 0
+
+
+def test_a_stranger_who_knows_a_name_keeps_nobody_out_but_is_stopped_for_every_name():
+    """SEC-2."""
+    for _ in range(FAILURES_PER_NAME_LIMIT):
+        Try(username="ada", address="192.0.2.9", at_us=0).failed()
+    assert Try(username="ada", address="192.0.2.9", at_us=0).wait_seconds() > 0
+    assert Try(username="ada", address="192.0.2.1", at_us=0).wait_seconds() == 0
+    for number in range(FAILURES_PER_ADDRESS_LIMIT - FAILURES_PER_NAME_LIMIT):
+        Try(username=f"guess-{number}", address="192.0.2.9", at_us=0).failed()
+    assert Try(username="bea", address="192.0.2.9", at_us=0).wait_seconds() > 0
 
 
 def test_create_operator_makes_one_login_with_the_role_and_refuses_a_second(capsys):
