@@ -1,8 +1,7 @@
 """What past traffic would have cost by another rate table (CST-5). Pure; exact, not estimated.
 
 Receipts are taken one by one and added up by group, so that a month takes no more memory than its
-groups. The cost of retries and hedges is left as it was, and shown apart: a receipt keeps its sum
-and not the usage behind it.
+groups. Retries and hedges are priced as what answered is: each attempt by its own usage and route.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,8 +20,22 @@ Group = Literal["tenant", "model", "route"]
 _Places: TypeAlias = Mapping[str, tuple[str, str]]
 
 
+class Ran(NamedTuple):
+    """An attempt beside the one that answered, as a rate table prices it."""
+
+    route_id: str
+    identity_id: str
+    rate_key: str | None
+    input_tokens: int
+    cached_input_tokens: int
+    output_tokens: int
+    usage_json: str | None
+    cost_pico: int
+
+
 class Served(NamedTuple):
-    """The fields of a receipt that a rate table prices, in the order of `queries.what_if`."""
+    """The fields of a receipt that a rate table prices, in the order of `queries.what_if`; then its
+    retries and hedges, those that used anything."""
 
     tenant_id: str
     logical_model: str
@@ -37,11 +50,12 @@ class Served(NamedTuple):
     usage_json: str | None
     cost_total_pico: int
     cost_retry_and_hedge_pico: int
+    others: tuple[Ran, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class Sums:
-    """One group's requests and what they cost then and would cost, without retries and hedges.
+    """One group's requests and what they cost then and would cost, with retries and hedges.
 
     `unpriced_now`, `unpriced_then`: requests that one of the tables has no price for; they add
     nothing to its side, so the two sides compare only where both are zero.
@@ -50,7 +64,8 @@ class Sums:
     requests: int = 0
     now_pico: int = 0
     then_pico: int = 0
-    retry_and_hedge_pico: int = 0
+    retry_and_hedge_pico: int = 0  # of now_pico
+    retry_and_hedge_then_pico: int = 0  # of then_pico
     unpriced_now: int = 0
     unpriced_then: int = 0
 
@@ -99,14 +114,16 @@ def tried(
                 key = (OTHERS,) * len(by)
             sums = groups.setdefault(key, Sums())
         sums.requests += 1
-        sums.now_pico += served.cost_total_pico - served.cost_retry_and_hedge_pico
+        sums.now_pico += served.cost_total_pico
         sums.retry_and_hedge_pico += served.cost_retry_and_hedge_pico
         sums.unpriced_now += served.rate_key is None
-        then_pico = _cost(table, served, places or {})
-        if then_pico is None:
+        then_pico = _cost(table, served, served, places or {})
+        others_pico = _others_cost(table, served, places or {})
+        if then_pico is None or others_pico is None:
             sums.unpriced_then += 1
         else:
-            sums.then_pico += then_pico
+            sums.then_pico += then_pico + others_pico
+            sums.retry_and_hedge_then_pico += others_pico
     ordered = sorted(groups.items(), key=lambda pair: (-abs(pair[1].difference_pico), pair[0]))
     return Trial(version=table.version, by=by, whole=_added(groups.values()), groups=tuple(ordered))
 
@@ -126,31 +143,45 @@ def as_if_in_effect(at_us: int, effective_from_us: int) -> int:
     return at_us + -(-(effective_from_us - at_us) // DAY_US) * DAY_US
 
 
-def _cost(table: RateTable, served: Served, places: _Places) -> int | None:
-    """What the table asks for one request; None where it has no price for it."""
-    keys = tuple(key for key in (served.route_id, served.identity_id) if key is not None)
+def _others_cost(table: RateTable, served: Served, places: _Places) -> int | None:
+    """What the table asks for a request's retries and hedges; None where it has no price for one,
+    or where the ledger has no usage behind what they cost."""
+    if sum(ran.cost_pico for ran in served.others) != served.cost_retry_and_hedge_pico:
+        return None
+    whole_pico = 0
+    for ran in served.others:
+        cost_pico = _cost(table, served, ran, places)
+        if cost_pico is None:
+            return None
+        whole_pico += cost_pico
+    return whole_pico
+
+
+def _cost(table: RateTable, served: Served, ran: Served | Ran, places: _Places) -> int | None:
+    """What the table asks for one attempt of a request; None where it has no price for it."""
+    keys = tuple(key for key in (ran.route_id, ran.identity_id) if key is not None)
     priced = price(
         table,
         keys,
         Usage(
-            input_tokens=served.input_tokens,
-            output_tokens=served.output_tokens,
-            cached_input_tokens=served.cached_input_tokens,
-            meters=read_meters(served.usage_json),
+            input_tokens=ran.input_tokens,
+            output_tokens=ran.output_tokens,
+            cached_input_tokens=ran.cached_input_tokens,
+            meters=read_meters(ran.usage_json),
         ),
         batch=batch_priced(served.priority),
         at_us=as_if_in_effect(served.accepted_at_us, table.effective_from_us),
-        place=_place(served, places),
+        place=_place(ran, places),
     )
     if isinstance(priced, Unpriced) or priced.unpriced:
         return None
     return priced.cost.total_pico
 
 
-def _place(served: Served, places: _Places) -> Place:
-    """Where the request ran: where its route is, else as the rate says that priced it."""
+def _place(ran: Served | Ran, places: _Places) -> Place:
+    """Where it ran: where its route is, else as the rate says that priced it."""
     provider, region, tier = "", "", ""
-    if served.rate_key is not None and LABEL_MARK in served.rate_key:
-        provider, region, tier = place_of(served.rate_key)[1]
-    provider, region = places.get(served.route_id or "", (provider, region))
+    if ran.rate_key is not None and LABEL_MARK in ran.rate_key:
+        provider, region, tier = place_of(ran.rate_key)[1]
+    provider, region = places.get(ran.route_id or "", (provider, region))
     return provider, region, tier

@@ -44,8 +44,9 @@ def trial_lines(trial: Trial, currency: str) -> Iterator[str]:
     for values, sums in trial.groups:
         yield _sums_line(" / ".join(value or "-" for value in values), sums, currency)
     retried = trial.whole.retry_and_hedge_pico
-    if retried:
-        yield f"Retries and hedges, {units_text(retried)} {currency}, are left out on both sides."
+    if retried or trial.whole.retry_and_hedge_then_pico:
+        then = units_text(trial.whole.retry_and_hedge_then_pico)
+        yield f"Retries and hedges are {units_text(retried)} -> {then} {currency} of it."
 
 
 def _sums_line(label: str, sums: Sums, currency: str) -> str:

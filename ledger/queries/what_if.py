@@ -1,20 +1,35 @@
 """The receipts of a period as a rate table prices them, streamed (CST-5)."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from ledger.carrying import source
 from ledger.reading import fetch
-from ledger.what_if import Served
+from ledger.records import Attempt
+from ledger.what_if import Ran, Served
 
 PAGE_ROWS = 2_000
 
+_FIELDS = Served._fields[:-1]
 _SQL = (
-    f"SELECT seq, {', '.join(Served._fields)} "
+    f"SELECT seq, request_id, attempts, {', '.join(_FIELDS)} "
     "FROM receipt AS found INDEXED BY receipt_time "
     "WHERE accepted_at_us >= ? AND accepted_at_us < ? AND (accepted_at_us, seq) > (?, ?) "
     "AND status <> 'rejected' AND NOT EXISTS (SELECT 1 FROM receipt AS later "
     "WHERE later.request_id = found.request_id AND later.revision > found.revision) "
     "ORDER BY accepted_at_us, seq LIMIT ?"
+)
+# The last end of each attempt: an unknown that was found out has two.
+_ENDS = (
+    "SELECT e.request_id, a.route_id, a.identity_id, e.rate_key, coalesce(e.input_tokens, 0), "
+    "coalesce(e.cached_input_tokens, 0), coalesce(e.output_tokens, 0), e.usage_json, "
+    f"coalesce(e.cost_pico, 0) FROM attempt_event AS e JOIN {source(Attempt)} AS a "
+    "ON a.request_id = e.request_id AND a.attempt_id = e.attempt_id "
+    "WHERE e.request_id IN (:requests) AND e.event = 'ended' AND NOT EXISTS "
+    "(SELECT 1 FROM attempt_event AS later WHERE later.request_id = e.request_id "
+    "AND later.attempt_id = e.attempt_id AND later.event = 'ended' AND later.seq > e.seq) "
+    "ORDER BY e.seq"
 )
 
 
@@ -29,8 +44,32 @@ def served(
     at_us, seq = since_us, -1
     while True:
         rows = fetch(connection, _SQL, (at_us, until_us, at_us, seq, page_rows))
+        several = [row["request_id"] for row in rows if row["attempts"] > 1]
+        ends = _ends(connection, several) if several else {}
         for row in rows:
-            yield Served(*tuple(row)[1:])
+            one = Served(*tuple(row)[3:])
+            ran = ends.get(row["request_id"])
+            yield one if ran is None else one._replace(others=_beside(one, ran))
         if len(rows) < page_rows:
             return
         seq, at_us = rows[-1]["seq"], rows[-1]["accepted_at_us"]
+
+
+def _ends(connection: sqlite3.Connection, requests: Sequence[str]) -> dict[str, list[Ran]]:
+    found: dict[str, list[Ran]] = {}
+    sql = _ENDS.replace(":requests", ", ".join("?" * len(requests)))
+    for request_id, *ran in fetch(connection, sql, requests):
+        found.setdefault(request_id, []).append(Ran(*ran))
+    return found
+
+
+def _beside(one: Served, ran: Sequence[Ran]) -> tuple[Ran, ...]:
+    """The attempts that used anything, without the one that the receipt itself prices."""
+    own: Any = (one.rate_key, one.input_tokens, one.cached_input_tokens, one.output_tokens)
+    own += (one.usage_json, one.cost_total_pico - one.cost_retry_and_hedge_pico)
+    answered = max((n for n, each in enumerate(ran) if tuple(each)[2:] == own), default=-1)
+    return tuple(
+        each
+        for n, each in enumerate(ran)
+        if n != answered and (each.cost_pico or each.input_tokens or each.output_tokens)
+    )

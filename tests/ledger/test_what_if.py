@@ -68,7 +68,7 @@ def test_a_resolved_unknown_counts_once_as_what_it_was_resolved_to(store, ledger
 
 def row(**overrides):
     record = factories.receipt(**overrides)
-    return Served(*[getattr(record, name) for name in Served._fields])
+    return Served(*[getattr(record, name) for name in Served._fields[:-1]])
 
 
 def test_batches_and_further_meters_are_priced_as_on_the_receipt():
@@ -84,12 +84,40 @@ def test_what_was_unpriced_and_what_would_be_are_counted_and_never_zero_in_silen
     assert (trial.whole.unpriced_now, trial.whole.unpriced_then) == (1, 2)
 
 
-def test_retries_are_left_out_on_both_sides_and_shown():
+def test_cst_5_retries_and_hedges_are_priced_by_their_own_usage_and_route(store, ledger_path):
+    """Two attempts of two routes; the second answered, the first had used 100 tokens."""
+    priced = {"rate_key": "route-a", "cost_pico": 3_600_000_000}
+    lost = {"input_tokens": 100, "output_tokens": 0, "rate_key": "route-b", "cost_pico": 7}
+    store.append(
+        [
+            factories.attempt(1, attempt_id="first", route_id="route-b"),
+            factories.attempt(1, attempt_id="second", ordinal=1),
+            factories.attempt(1, attempt_id="third", ordinal=2),
+            factories.attempt_event(1, attempt_id="first", outcome="unknown", cost_pico=0),
+            factories.attempt_event(1, attempt_id="first", outcome="failed", **lost),
+            factories.attempt_event(1, attempt_id="second", **priced),
+            factories.attempt_event(
+                1, attempt_id="third", input_tokens=None, output_tokens=None, cost_pico=None
+            ),
+            factories.receipt(
+                1, attempts=3, cost_retry_and_hedge_pico=7, cost_total_pico=3_600_000_007
+            ),
+        ]
+    ).result()
+    both = msgspec.structs.replace(
+        table(3), rates=(*table(3).rates, msgspec.structs.replace(table(5).rates[0], key="route-b"))
+    )
+    whole = tried(both, read(ledger_path)).whole
+    assert (whole.now_pico, whole.retry_and_hedge_pico) == (3_600_000_007, 7)
+    assert (whole.then_pico, whole.retry_and_hedge_then_pico) == (5_100_000_000, 500_000_000)
+    without = tried(table(3), read(ledger_path)).whole  # no price for route-b
+    assert (without.then_pico, without.unpriced_then) == (0, 1)
+
+
+def test_retries_without_usage_behind_what_they_cost_are_unpriced():
     paid = row(cost_retry_and_hedge_pico=5, cost_total_pico=3_600_000_005)
     whole = tried(table(2, 8), [paid]).whole
-    assert (whole.now_pico, whole.then_pico, whole.retry_and_hedge_pico) == (
-        3_600_000_000, 3_600_000_000, 5
-    )  # fmt: skip
+    assert (whole.now_pico, whole.then_pico, whole.unpriced_then) == (3_600_000_005, 0, 1)
 
 
 def test_a_rate_for_a_region_is_tried_where_the_route_is():
