@@ -68,7 +68,7 @@ class Lanes:
         tables = [model.batch_table(longest) for model in numbers]
         per_decode = np.array([[model.per_decode_ps] for model in numbers]) * np.arange(longest + 1)
         self.decode_table = (np.array(tables, np.int64) + per_decode).ravel()
-        self.parameters = {
+        self.parameters: dict[str, Any] = {
             "usable": by_row([config.usable_blocks for config in configs]),
             "admissible": by_row([c.usable_blocks - c.watermark_blocks for c in configs]),
             "block_tokens": by_row([config.block_tokens for config in configs]),

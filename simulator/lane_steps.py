@@ -10,8 +10,7 @@ from numpy import count_nonzero
 
 from simulator.iterations import Int64Array
 from simulator.lane_state import BoolArray, Lanes, LaneState, of_rows
-from simulator.stepping import NEARLY_2
-from simulator.timing import MAX_PS
+from simulator.timing import MAX_PS, NEARLY_2
 
 
 def step(state: LaneState, lanes: Lanes) -> BoolArray | None:

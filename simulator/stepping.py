@@ -12,31 +12,17 @@ from heapq import heappop, heappush
 from math import sqrt
 
 from simulator.preemption import cancel_due, push_publication, schedule_running
-from simulator.state import (
-    ENTRY_BITS,
-    ENTRY_MASK,
-    LOG_CHUNK,
-    NEVER,
-    NO_MORE,
-    ReplicaState,
-)
-from simulator.timing import MAX_PS
-
-NEARLY_2 = 2.0 * (1.0 - 1e-12)
-"""Keeps a root that was estimated in floating point from exceeding the exact one."""
-
-
-CALM_ITERATIONS = 64
-"""How many iterations go by before the loop looks again whether it could give back."""
+from simulator.state import ENTRY_BITS, ENTRY_MASK, LOG_CHUNK, NEVER, NO_MORE, ReplicaState
+from simulator.timing import MAX_PS, NEARLY_2
 
 
 def stepping(
-    state: ReplicaState, limit: int = -1, *, until_calm: bool = False
+    state: ReplicaState, limit: int = -1, *, calm_after: int = 0
 ) -> Generator[int, int, int]:
     """Run `state`: each `send(limit_ps)` handles what happens up to and including the limit.
 
-    It answers with a time beyond the limit before which no job that it knows can end (MAX_PS where
-    none is left). With `until_calm` it returns the present limit once striding.py can go on.
+    It answers as striding.py does. With `calm_after` it looks every so many iterations whether
+    that one can go on, and returns the present limit then.
 
     An iteration that would start at the limit waits for the next call, so that arrivals and
     cancels of that very moment still count. A stretch that ends beyond the limit stays
@@ -66,7 +52,7 @@ def stepping(
     dropped, stale, waiting_tokens = state.dropped, state.stale, state.waiting_tokens
     decodes, offset_sum = state.decodes, state.decode_offset_sum
     decode_blocks, fixed, committed = state.decode_blocks, state.fixed_blocks, state.committed
-    look_again = iteration + CALM_ITERATIONS if until_calm else NO_MORE
+    look_again = iteration + calm_after if calm_after else NO_MORE
     entering: list[int] = []
 
     next_arrival = arrival[pending[0]] if pending else MAX_PS
@@ -100,7 +86,7 @@ def stepping(
                 publications.clear()  # of jobs that left before they got there
 
         if iteration >= look_again and now <= limit:
-            look_again = iteration + CALM_ITERATIONS
+            look_again = iteration + calm_after
             at_rest = not (queue or prefilling or publications or stale or dropped)
             if at_rest and 4 * committed < 3 * usable:
                 state.now, state.iteration, state.admissions = now, iteration, number
@@ -123,9 +109,10 @@ def stepping(
                 next_cancel = cancels[0][0] if cancels else MAX_PS
                 continue
             step, tokens_left = iteration + 1, max_tokens - decodes
-            prefill = pairs = 0
+            prefill = pairs = free = 0
             single, context = decodes, offset_sum + decodes * iteration
-            free, known = 0, False  # blocks left after what the running take, once known
+            # `free` are the blocks left after what the running take, once that is `known`.
+            known, can_admit = False, True
 
             # The running: all get what they want, or the exact schedule decides who does.
             if prefilling or publications or committed > usable:
@@ -163,12 +150,10 @@ def stepping(
                     if running_schedule.empty:
                         continue  # whoever came first gave way to itself; the others start over
                     tokens_left = running_schedule.budget
-                    exact_iteration = bool(running_schedule.preempted)
+                    can_admit = not running_schedule.preempted
+                    exact_iteration = bool(running_schedule.chunks) or not can_admit
                     single, context = decodes, offset_sum + decodes * iteration
-                    whole, rest = divmod(step, block_tokens)
-                    free = usable - fixed - decode_blocks - decodes * whole
-                    free -= sum(growth[block_tokens - rest :])
-                    known = True
+                    free, known = state.free_blocks_at(step), True
                     for slot, tokens in running_schedule.chunks:
                         start = computed[slot]
                         gap = length[slot] - start
@@ -183,36 +168,28 @@ def stepping(
                             prefilling.remove(slot)
                             fixed -= blocks[slot]
                             entering.append(slot)
-                    if running_schedule.chunks:
-                        exact_iteration = True
-                    can_admit = not running_schedule.preempted
-                else:
-                    can_admit = True
-                    if tokens:
-                        exact_iteration = True
-                        tokens_left -= tokens
-                        free -= needed
-                        if gap == 1:
-                            single += 1
-                            context += start
-                        else:
-                            prefill += tokens
-                            pairs += tokens * start + tokens * (tokens - 1) // 2
-                        computed[slot] = start + tokens
-                        if cache is not None and publishes:
-                            cache.settle(free)
-                            tracked[slot] += cache.publish(
-                                slot, hashes_of[slot], (start + tokens) // block_tokens
-                            )
-                        if tokens == gap:
-                            prefilling.clear()
-                            fixed -= blocks[slot]
-                            entering.append(slot)
-                        else:
-                            fixed += needed
-                            blocks[slot] += needed
-            else:
-                can_admit = True
+                elif tokens:
+                    exact_iteration = True
+                    tokens_left -= tokens
+                    free -= needed
+                    if gap == 1:
+                        single += 1
+                        context += start
+                    else:
+                        prefill += tokens
+                        pairs += tokens * start + tokens * (tokens - 1) // 2
+                    computed[slot] = start + tokens
+                    if cache is not None and publishes:
+                        cache.settle(free)
+                        full = (start + tokens) // block_tokens
+                        tracked[slot] += cache.publish(slot, hashes_of[slot], full)
+                    if tokens == gap:
+                        prefilling.clear()
+                        fixed -= blocks[slot]
+                        entering.append(slot)
+                    else:
+                        fixed += needed
+                        blocks[slot] += needed
 
             # The waiting, head of line first, unless KV was so short that somebody had to go.
             while queue and tokens_left > 0 and can_admit and len(running) < max_seqs:
@@ -277,9 +254,8 @@ def stepping(
                     tracked[slot] = min(hits, len(hashes))
                     if hits < len(hashes):
                         cache.settle(free)
-                        tracked[slot] += cache.publish(
-                            slot, hashes, (start + tokens) // block_tokens
-                        )
+                        full = (start + tokens) // block_tokens
+                        tracked[slot] += cache.publish(slot, hashes, full)
                     fixed += unowned - hits
                 if tokens == gap:
                     entering.append(slot)

@@ -21,6 +21,10 @@ OBSERVE = -1
 """Sent in place of a limit: bring the state up to date for whoever looks at it, run nothing."""
 
 
+CALM_ITERATIONS = 64
+"""How often the exact loop looks whether it can give back."""
+
+
 def pacing(state: ReplicaState) -> Generator[int, int, None]:
     """Run `state`: each `send(limit_ps)` handles what happens up to and including the limit.
 
@@ -31,7 +35,7 @@ def pacing(state: ReplicaState) -> Generator[int, int, None]:
     while True:
         if not state.config.long_prefill_token_threshold:
             limit = yield from _striding(state, limit)
-        limit = yield from stepping(state, limit, until_calm=True)
+        limit = yield from stepping(state, limit, calm_after=CALM_ITERATIONS)
 
 
 def _striding(state: ReplicaState, limit: int) -> Generator[int, int, int]:

@@ -27,6 +27,10 @@ MAX_PS = 2**62
 """Times stay below this so that numpy lanes may add two of them in int64 (53 days)."""
 
 
+NEARLY_2 = 2.0 * (1.0 - 1e-12)
+"""Keeps a root that was estimated in floating point from exceeding the exact one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedRange:
     """What calibration has seen; a forecast beyond it is extrapolation and is flagged."""
