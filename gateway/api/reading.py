@@ -1,5 +1,6 @@
 """GET /api/docs: the OpenAPI document as a page, without scripts or anything from elsewhere."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ class ApiPage:
 
     async def shown(self, request: Request) -> Response:
         if self._body is None:
-            context = page_context(document(self._endpoints))
+            context = page_context(await asyncio.to_thread(document, self._endpoints))
             self._body = render_to_string("api_docs.html", context).encode()
         headers = ((b"content-security-policy", POLICY), (b"x-frame-options", b"DENY"))
         return Response(body=self._body, content_type=HTML, headers=headers)
