@@ -19,7 +19,7 @@ from gateway.pages.zone import ZONES
 from gateway.policy.values import RoutePolicy
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
-from ledger.queries.prices import price_history
+from ledger.queries.prices import price_histories
 from ledger.queries.what_if import served
 from ledger.rate_changes import changes
 from ledger.rate_lookup import label_of
@@ -141,6 +141,6 @@ def history(request: HttpRequest) -> HttpResponse:
     labels = [label_of(rate) for rate in table.rates[:LABELS_SHOWN]] if table else []
     context: dict[str, object] = {"key": key, "labels": list(dict.fromkeys(labels))}
     if key:
-        spans = past(price_history(connection, key), now_us)
-        context |= {"spans": spans, "ever": any(span.rates for span in spans)}
+        histories = price_histories(connection, key)
+        context["histories"] = [(each, past(spans, now_us)) for each, spans in histories]
     return page(request, "rates_history", "_spans.html", context)

@@ -24,7 +24,7 @@ from ledger.money import units_text
 from ledger.prices import FORMATS, READERS, Imported, disagreements, rate_table
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
-from ledger.queries.prices import price_history
+from ledger.queries.prices import price_histories
 from ledger.queries.what_if import served
 from ledger.rate_changes import changes
 from ledger.rates import RateTable
@@ -51,7 +51,7 @@ class Command(ListingCommand):
         diff.add_argument("before")
         diff.add_argument("after")
         past = what.add_parser("history", help="what a key has cost, and since when")
-        past.add_argument("key", help="a route_id, an identity_id or a public name")
+        past.add_argument("key", help="a route_id, an identity_id, a public name, or a model")
         trial = what.add_parser("try", help="what past traffic would have cost by a version")
         trial.add_argument("version", help="published or drafted")
         trial.add_argument("--first", required=True, type=_day, help="a day, 2026-11-01")
@@ -110,8 +110,12 @@ class Command(ListingCommand):
             self.stdout.write(line)
 
     def _history(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
-        for line in history_lines(price_history(connection, options["key"])):
-            self.stdout.write(line)
+        histories = price_histories(connection, options["key"]) or ((options["key"], ()),)
+        for key, spans in histories:
+            if key != options["key"]:
+                self.stdout.write(f"{key}:")
+            for line in history_lines(spans):
+                self.stdout.write(line)
 
     def _try(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
         table = _known(connection, options["version"])

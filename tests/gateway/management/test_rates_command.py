@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 from ledger.queries.drafts import draft
 from ledger.rates import Rate, RateTable
 from ledger.reading import connect_read_only
+from ledger.rollups.projection import Rollups
 from ledger.store import Store
 from tests import factories
 from tests.factories import NOW_US
@@ -25,7 +26,7 @@ LATER = msgspec.structs.replace(
 @pytest.fixture
 def priced(ledger_path, settings):
     settings.WEIGHBRIDGE_DB = ledger_path
-    with Store.open(ledger_path) as store:
+    with Store.open(ledger_path, projections=(Rollups(),)) as store:
         store.append(
             [
                 factories.rate_table(),
@@ -55,6 +56,8 @@ def test_a_history_says_what_a_key_has_cost_and_since_when(priced):
         "  cached_input 0.5; input 3; output 8\n"
     )
     assert run("history", "route")[0] == "It never had a price.\n"
+    of_the_model = run("history", "assistant-large")[0]  # route-a serves it
+    assert of_the_model == f"route-a:\n{run('history', 'route-a')[0]}"
 
 
 def test_a_table_is_tried_on_past_traffic(priced):
