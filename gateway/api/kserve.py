@@ -5,7 +5,6 @@ identity that made it. The caller doesn't choose one: a version in the URL is ta
 has no other, and refused where routing would choose.
 """
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +13,6 @@ import orjson
 from gateway.api import errors
 from gateway.api.answers import Receipts, usage_json
 from gateway.api.calls import Answering, Calls
-from gateway.api.choices import Pieces
 from gateway.api.errors import Failure
 from gateway.api.forms import ChunkWriter, Finished, Form, Format
 from gateway.api.headers import encoding_problem
@@ -133,8 +131,8 @@ class Generate(Calls):
     ) -> Response | None:
         return await self.answer(request, answering)
 
-    async def whole(self, answering: Answering, pieces: AsyncIterator[Pieces]) -> Response:
-        response, form = await super().whole(answering, pieces), answering.form
+    async def whole(self, answering: Answering) -> Response:
+        response, form = await super().whole(answering), answering.form
         if response.code is not None or not isinstance(form, GenerateForm) or not form.asked.binary:
             return response
         body, length = with_binary_data(response.body)

@@ -95,7 +95,14 @@ class Pool:
         if found is not None:
             return found
         future: asyncio.Future[Connection | Unreachable] = self._loop.create_future()
-        wish = self.wish(target, lambda made: future.done() or future.set_result(made))
+
+        def given(made: Connection | Unreachable) -> None:
+            if future.done():
+                self._kept(made)
+            else:
+                future.set_result(made)
+
+        wish = self.wish(target, given)
         try:
             made = await future
         except asyncio.CancelledError:

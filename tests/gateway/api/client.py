@@ -82,6 +82,9 @@ class SmallJourney:
         async for piece in self.deliver(run):
             yield [piece]
 
+    async def whole(self, run: Run) -> list[Delta | Ended]:
+        return [piece async for piece in self.deliver(run)]
+
     async def cancel(self, run: Run) -> None:
         self.cancelled.set()
 
