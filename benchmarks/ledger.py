@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -49,25 +50,45 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         path = Path(directory) / "ledger.sqlite3"
         migrate(path)
-        with Store.open(path) as store:
+        with Store.open(path, projections=(Rollups(),)) as store:
             store.append([factories.rate_table()]).result()
             numbers = iter(range(1, 10**9))
             for batch in (1, 32, 256):
                 rows = options.rows if batch > 1 else options.rows // 10
-                rate = rows_per_second(store, numbers, batch, rows)
-                print(f"rows/s, {batch:>3} a transaction   {rate:>10,.0f}")
+                with cpu(rows) as spent:
+                    rate = rows_per_second(store, numbers, batch, rows)
+                print(f"rows/s, {batch:>3} a transaction   {rate:>10,.0f}   {spent}")
             before = size_bytes(path, store)
-            rate = asyncio.run(requests_per_second(store, numbers, options.requests))
-            print(f"requests/s, {PRODUCERS} producers  {rate:>10,.0f}   (2 rows, 2 commits each)")
+            with cpu(options.requests) as spent:
+                rate = asyncio.run(requests_per_second(store, numbers, options.requests))
+            what = "2 rows, 2 commits each, with rollups"
+            print(f"requests/s, {PRODUCERS} producers  {rate:>10,.0f}   {spent} ({what})")
             each = (size_bytes(path, store) - before) / options.requests
             print(f"bytes a request             {each:>10,.0f}")
             asyncio.run(paced(store, numbers, options.seconds))
-        with Store.open(path, projections=(Rollups(),)) as store:
             for batch in (256, 2_048):
-                rate = receipts_per_second(store, numbers, batch, options.rows)
-                print(f"receipts/s with rollups, {batch:>5} {rate:>10,.0f}")
+                with cpu(options.rows) as spent:
+                    rate = receipts_per_second(store, numbers, batch, options.rows)
+                print(f"receipts/s, {batch:>5} a commit   {rate:>10,.0f}   {spent}")
         verification(path)
         print(f"bytes a receipt             {receipt_bytes(path):>10,.0f}   (row and indexes)")
+
+
+class Spent:
+    """CPU time of this process over some work, its threads and its preparation with it."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.seconds = number, 0.0
+
+    def __str__(self) -> str:
+        return f"{self.seconds / self.number * 1e6:.0f} µs of CPU each"
+
+
+@contextmanager
+def cpu(number: int) -> Iterator[Spent]:
+    spent, started = Spent(number), time.process_time()
+    yield spent
+    spent.seconds = time.process_time() - started
 
 
 def migrate(path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from ledger import store as store_module
 from ledger import writer as writer_module
+from ledger.reading import connect_read_only, fetch
 from tests.crashes import disk
 from tests.crashes.world import run
 
@@ -28,6 +29,14 @@ def test_led_1_4_6_7_money_and_chain_hold_after_every_step_of_a_storm(
     print(f"seed {seed}")
     world = run(ledger_template, tmp_path, seed=seed, steps=STEPS)
     world.close()
+    connection = connect_read_only(world.ledger)
+    for shared, alone in (
+        ("route_decision WHERE attempt_kind IS NOT NULL", "attempt"),
+        ("receipt WHERE closes = 1", "settlement"),
+    ):
+        for rows in (shared, alone):
+            assert fetch(connection, f"SELECT count(*) FROM {rows}")[0][0] > 5, rows
+    connection.close()
     assert world.lives > 2
     assert world.happened["admit"] > 10
 

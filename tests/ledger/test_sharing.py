@@ -115,6 +115,18 @@ def test_what_is_read_is_what_was_said_in_whatever_order_and_company(
         assert sorted(found[kind], key=repr) == sorted(wanted, key=repr)
 
 
+def test_who_builds_the_carrying_rows_writes_what_the_records_apart_would_have(ledger_path):
+    """A caller may give a decision or a receipt that carries already: its row, in fewer steps."""
+    apart = [rows_of(part)[0][0] for part in factories.gateway_records()]
+    built = [kind(**dict(zip(kind.__struct_fields__, row, strict=True))) for kind, row in apart]
+    assert [rows_of([one])[0] for one in built] == [[row] for row in apart]
+    with Store.open(ledger_path) as store:
+        for one in built:
+            store.append([one]).result()
+    said = {type(one): [one] for one in records() if type(one) in CARRIED}
+    assert read_back(ledger_path) == said
+
+
 def test_the_records_of_a_shared_row_have_its_place(ledger_path):
     first, last = factories.gateway_records()
     with Store.open(ledger_path) as store:
