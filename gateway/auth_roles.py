@@ -13,6 +13,7 @@ from django.contrib.auth.models import AnonymousUser, Group, User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.utils.http import url_has_allowed_host_and_scheme
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "operator", "admin")  # lowest first
@@ -70,8 +71,18 @@ def require_role(needed: Role) -> Callable[[View], View]:
 
 
 def _to_login(request: HttpRequest) -> HttpResponse:
-    """To the login page and back; a part leads there as its whole page, which has its address."""
+    """To the login page and back; a part leads there as its whole page, which has its address.
+
+    A form that came too late leads back to the page that it stood on, and the login says so: what
+    was sent is gone, for a login must not send it.
+    """
     to_login = redirect_to_login(request.get_full_path())
+    if request.method == "POST":
+        back = request.POST.get("next", "") or request.path
+        if not url_has_allowed_host_and_scheme(back, {request.get_host()}, request.is_secure()):
+            back = "/"
+        to_login = redirect_to_login(back)
+        to_login["Location"] += "&unsent=1"
     if request.headers.get("HX-Request") == "true":
         response = HttpResponse(status=401)
         response["HX-Redirect"] = to_login.url

@@ -6,9 +6,9 @@ Forms are plain posts; with scripts some of them stand in parts that HTMX has sw
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import Contexts, runs_scripts, watched
+from tests.browser.conftest import Contexts, logged_in, runs_scripts, watched
 from tests.browser.driven import drives
 from tests.sample_console import Console
 
@@ -145,3 +145,32 @@ def test_a_refused_change_says_why_writes_nothing_and_leads_back(admin_page: Pag
     page.get_by_role("link", name="Back").click()
     page.wait_for_url("**/tenants/acme")
     expect(page.get_by_text(re.compile("Quota revision 1,"))).to_be_visible()
+
+
+def test_a_form_pressed_twice_is_sent_once_and_one_whose_session_ended_is_said_to_be_unsent(
+    browser: Browser, console: Console
+):
+    """A second press would make a second key, of which the first is never seen."""
+    context = logged_in(browser, console, "admin", scripts=True)
+    page = context.new_page()
+    page.goto("/tenants/acme")
+    keys = page.get_by_role("region", name="Table of keys").locator("tbody tr")
+    before = keys.count()
+    form = page.locator("details.act", has=page.locator("summary", has_text="New key"))
+    form.locator("summary").click()
+    form.get_by_label("Reason").fill("for a test")
+    form.get_by_role("button", name="Make the key").dblclick()
+    page.wait_for_selector("code.secret")
+    page.goto("/tenants/acme")
+    expect(keys).to_have_count(before + 1)
+    form.locator("summary").click()
+    form.get_by_label("Reason").fill("too late")
+    context.clear_cookies(name="sessionid")
+    form.get_by_role("button", name="Make the key").click()
+    expect(page.get_by_role("alert")).to_contain_text("nothing was written")
+    page.get_by_label("Username").fill("admin")
+    page.get_by_label("Password").fill(console.passwords["admin"])
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url("**/tenants/acme")
+    expect(keys).to_have_count(before + 1)
+    context.close()

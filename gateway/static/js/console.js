@@ -1,6 +1,19 @@
+// A form that changes something is sent once, however often its button is pressed: a second press
+// would make a second key, of which the first is never seen. A page that comes back may send again.
+"use strict";
+(() => {
+  document.addEventListener("submit", (event) => {
+    if (event.defaultPrevented || event.target.method !== "post") return;
+    if (event.target.dataset.sent) event.preventDefault();
+    event.target.dataset.sent = "1";
+  });
+  window.addEventListener("pageshow", () => {
+    for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+  });
+})();
+
 // Shortcuts of one key: / to the first filter, j and k through the rows of tables, ? for the list.
 // Everything can be reached without them; `data-keys="off"` on the page turns them off.
-"use strict";
 (() => {
   const typing = (at) => at.closest("input, select, textarea, [contenteditable], dialog[open]");
   const rows = () => [...document.querySelectorAll("main tbody tr")].filter((row) => row.offsetParent);

@@ -112,6 +112,22 @@ def test_a_partial_without_a_login_reloads_the_whole_page_at_the_login(client: C
     )
 
 
+@pytest.mark.parametrize(
+    ("back", "leads_to"),
+    [
+        ("/tenants/acme?x=1", "/tenants/acme%3Fx%3D1"),
+        ("//elsewhere.example/", "/"),
+        ("", "/act/create_key"),
+    ],
+)
+def test_a_form_without_a_session_leads_to_the_login_and_back_to_its_page(
+    client: Client, back: str, leads_to: str
+):
+    answer = client.post("/act/create_key", {"tenant_id": "acme", "next": back})
+    assert (answer.status_code, answer["Location"]) == (302, f"/login?next={leads_to}&unsent=1")
+    assert "nothing was written" in client.get(answer["Location"]).content.decode()
+
+
 def test_a_page_is_sent_with_the_policy_and_is_kept_nowhere(viewer: Client):
     answer = viewer.get("/receipts")
     assert answer["Content-Security-Policy"] == POLICY
