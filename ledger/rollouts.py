@@ -38,6 +38,12 @@ STEPS_LIMIT = 16
 CONDITIONS_LIMIT = 16
 PERMILLE = 1_000
 WINDOW_LEAST_US = 60_000_000
+WINDOW_LIMIT_US = 7 * 86_400_000_000
+DEADLINE_LIMIT_US = 90 * 86_400_000_000
+ROUTES_LIMIT = 64  # of an arm
+COUNT_LIMIT = 1_000  # of windows
+MINIMUM_LIMIT = 10_000_000  # of requests in a window
+LIMIT_PERMILLE_LIMIT = 1_000_000
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -159,17 +165,31 @@ def problems(plan: Plan) -> tuple[PlanProblem, ...]:
     unknown = sorted(set(names) - set(METRICS))
     refuse(bool(unknown), "conditions", f"metrics are {', '.join(METRICS)}")
     for condition in plan.conditions:
-        refuse(condition.limit_permille < 0, "conditions", "limit_permille is 0 or more")
+        refuse(
+            not 0 <= condition.limit_permille <= LIMIT_PERMILLE_LIMIT,
+            "conditions",
+            f"limit_permille is 0 to {LIMIT_PERMILLE_LIMIT}",
+        )
         refuse(not 0 < condition.alpha_ppm <= 50_000, "conditions", "alpha_ppm is 1 to 50000 (.05)")
-    refuse(plan.window_us < WINDOW_LEAST_US, "window_us", f"{WINDOW_LEAST_US} or more")
+    refuse(
+        not WINDOW_LEAST_US <= plan.window_us <= WINDOW_LIMIT_US,
+        "window_us",
+        f"{WINDOW_LEAST_US} to {WINDOW_LIMIT_US}",
+    )
     refuse(plan.window_us % WINDOW_LEAST_US != 0, "window_us", "whole minutes")
-    refuse(plan.deadline_us < plan.window_us, "deadline_us", "at least one window")
+    refuse(
+        not plan.window_us <= plan.deadline_us <= DEADLINE_LIMIT_US,
+        "deadline_us",
+        f"at least one window, at most {DEADLINE_LIMIT_US}, which is 90 days",
+    )
     for field in ("passes_per_step", "consecutive", "inconclusive_limit"):
-        refuse(getattr(plan, field) < 1, field, "1 or more")
+        refuse(not 1 <= getattr(plan, field) <= COUNT_LIMIT, field, f"1 to {COUNT_LIMIT}")
     for field in ("baseline_minimum", "canary_minimum"):
-        refuse(getattr(plan, field) < 30, field, "30 or more")
-    refuse(not plan.baseline_routes, "baseline_routes", "name at least one route")
-    refuse(not plan.canary_routes, "canary_routes", "name at least one route")
+        refuse(not 30 <= getattr(plan, field) <= MINIMUM_LIMIT, field, f"30 to {MINIMUM_LIMIT}")
+    for field in ("baseline_routes", "canary_routes"):
+        routes = getattr(plan, field)
+        refuse(not 0 < len(routes) <= ROUTES_LIMIT, field, f"1 to {ROUTES_LIMIT} routes")
+        refuse(len(set(routes)) < len(routes), field, "each route once")
     shared = sorted(set(plan.baseline_routes) & set(plan.canary_routes))
     refuse(bool(shared), "canary_routes", "a route is in one arm")
     return tuple(found)

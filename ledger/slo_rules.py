@@ -11,11 +11,18 @@ from ledger.slo import (
     MINUTE_US,
     PPM,
     BurnRule,
+    Selector,
     Severity,
     SloDefinition,
 )
 
 RULES_LIMIT = 8
+PERIOD_LIMIT_US = 366 * DAY_US
+THRESHOLD_LIMIT_US = 30 * DAY_US
+PICO_LIMIT = TOKENS_LIMIT = 2**62  # what a column of the ledger holds, with room to add
+TITLE_LIMIT_CHARS = 200
+NAMES_LIMIT = 200
+NAME_LIMIT_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +37,9 @@ class Problem:
         "RULE_NEVER_FIRES",
         "RULE_INSIDE_BUDGET",
         "TOO_MANY_RULES",
+        "THRESHOLD_INVALID",
+        "TITLE_INVALID",
+        "SELECTOR_INVALID",
     ]
     detail: str
 
@@ -47,8 +57,19 @@ def problems(definition: SloDefinition) -> tuple[Problem, ...]:
     if definition.indicator == "cost" and (definition.threshold_pico or 0) <= 0:
         detail = "cost needs a threshold_pico above 0"
         found.append(Problem(code="THRESHOLD_MISSING", detail=detail))
-    if definition.period_us <= 0:
-        found.append(Problem(code="PERIOD_INVALID", detail="period_us must be above 0"))
+    if (definition.threshold_us or 0) > THRESHOLD_LIMIT_US:
+        detail = f"threshold_us is at most {THRESHOLD_LIMIT_US}, which is 30 days"
+        found.append(Problem(code="THRESHOLD_INVALID", detail=detail))
+    if (definition.threshold_pico or 0) > PICO_LIMIT:
+        detail = f"threshold_pico is at most {PICO_LIMIT}"
+        found.append(Problem(code="THRESHOLD_INVALID", detail=detail))
+    if not 0 < definition.period_us <= PERIOD_LIMIT_US or definition.period_us % MINUTE_US:
+        detail = f"period_us is whole minutes above 0, at most {PERIOD_LIMIT_US}, which is 366 days"
+        found.append(Problem(code="PERIOD_INVALID", detail=detail))
+    if not 0 < len(definition.title.strip()) <= TITLE_LIMIT_CHARS:
+        detail = f"title has 1 to {TITLE_LIMIT_CHARS} characters"
+        found.append(Problem(code="TITLE_INVALID", detail=detail))
+    found += _selector_problems(definition.selector)
     if len(definition.rules) > RULES_LIMIT:
         detail = f"{len(definition.rules)} rules; at most {RULES_LIMIT}"
         found.append(Problem(code="TOO_MANY_RULES", detail=detail))
@@ -59,10 +80,27 @@ def problems(definition: SloDefinition) -> tuple[Problem, ...]:
     return tuple(found)
 
 
+def _selector_problems(selector: Selector) -> list[Problem]:
+    found = []
+    for bucket in (selector.input_tokens, selector.output_tokens):
+        if bucket is not None and not 0 <= bucket[0] < bucket[1] <= TOKENS_LIMIT:
+            detail = f"a bucket of tokens is [from, to) with 0 <= from < to <= {TOKENS_LIMIT}"
+            found.append(Problem(code="SELECTOR_INVALID", detail=detail))
+    for name in ("tenants", "logical_models", "identities", "routes", "user_paths", "arms"):
+        values = getattr(selector, name)
+        if len(values) > NAMES_LIMIT or any(len(one) > NAME_LIMIT_CHARS for one in values):
+            detail = f"{name}: at most {NAMES_LIMIT} names of {NAME_LIMIT_CHARS} characters"
+            found.append(Problem(code="SELECTOR_INVALID", detail=detail))
+    return found
+
+
 def rule_problem(rule: BurnRule, budget: Fraction, period_us: int) -> Problem | None:
     """Why the rule can't hold for this budget and period; None where it can."""
     if not 0 < rule.short_us < rule.long_us <= period_us:
         detail = f"{rule.name}: needs 0 < short window < long window <= period"
+        return Problem(code="WINDOWS_INVALID", detail=detail)
+    if rule.short_us % MINUTE_US or rule.long_us % MINUTE_US:
+        detail = f"{rule.name}: windows are whole minutes"
         return Problem(code="WINDOWS_INVALID", detail=detail)
     if rule.factor * budget >= 1:
         detail = (

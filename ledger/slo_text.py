@@ -1,5 +1,6 @@
 """An objective as the ledger keeps it: canonical JSON, fractions as "n/d" text. Pure."""
 
+import re
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
@@ -7,6 +8,10 @@ from typing import Any
 import msgspec
 
 from ledger.slo import Action, BurnRule, Indicator, Selector, Severity, SloDefinition
+
+_FACTOR = re.compile(
+    r"[0-9]{1,40}(\.[0-9]{1,40}|/[1-9][0-9]{0,39})?"
+)  # no exponent: 1e9999999 would never end
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +86,7 @@ def from_json(slo_id: str, revision: int, text: str) -> SloDefinition:
         BurnRule(
             name=rule.name,
             severity=rule.severity,
-            factor=Fraction(rule.factor),
+            factor=_factor(rule.factor),
             long_us=rule.long_us,
             short_us=rule.short_us,
         )
@@ -91,3 +96,9 @@ def from_json(slo_id: str, revision: int, text: str) -> SloDefinition:
         name: getattr(body, name) for name in _Body.__struct_fields__ if name != "rules"
     }
     return SloDefinition(slo_id=slo_id, revision=revision, rules=rules, **values)
+
+
+def _factor(text: str) -> Fraction:
+    if _FACTOR.fullmatch(text) is None:
+        raise ValueError("a rule's factor is a number as text, such as 14.4 or 72/5")
+    return Fraction(text)

@@ -23,7 +23,14 @@ def with_share(policy: RoutePolicy, plan: Plan, permille: int) -> RoutePolicy:
 
 def restored(policy: RoutePolicy, plan: Plan) -> RoutePolicy:
     """The policy without the canary: no primary, no fallback and no hedge reaches its routes."""
-    routed = _with_model(policy, plan.logical_model, plan.baseline_routes, None)
+    kept = tuple(
+        route_id
+        for model in policy.models
+        if model.name == plan.logical_model
+        for route_id in model.primary_routes
+        if route_id not in plan.canary_routes
+    )  # with what someone published since; the plan's own where nothing else is left
+    routed = _with_model(policy, plan.logical_model, kept or plan.baseline_routes, None)
     elsewhere = {
         route_id
         for model in routed.models
@@ -60,6 +67,15 @@ def problems_of(policy: RoutePolicy, plan: Plan) -> tuple[str, ...]:
         f"{name} is a primary route of {model.name} in neither arm" for name in sorted(others)
     ]
     return tuple(found)
+
+
+def overtaken(policy: RoutePolicy, plan: Plan) -> tuple[str, ...]:
+    """Why a rollout under way can go no further up: a policy published since is another's."""
+    found = problems_of(policy, plan)
+    model = next((one for one in policy.models if one.name == plan.logical_model), None)
+    if model is not None and model.canary is None:
+        found += (f"{model.name} has no canary any more",)
+    return found
 
 
 def _with_model(

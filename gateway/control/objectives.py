@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import msgspec
 
-from gateway.control.overlay import can_cut
+from gateway.control.overlay import can_cut, cut_route
 from gateway.control.publication import PREFIX
 from gateway.control.rolling import Rollout
 from gateway.policy.values import RoutePolicy
@@ -90,8 +90,18 @@ def due(connection: sqlite3.Connection, around: Around) -> Iterator[Evaluated]:
                 break
             target = mine[-1].subject if mine else ""
             found, memory = _window(connection, definition, end_us, memory, target, around)
+            around = _after(around, found.entered)
             yield found
             end_us += STEP_US
+
+
+def _after(around: Around, entered: Entered | None) -> Around:
+    """What the next objective of the pass sees: a route that was cut just now is gone for it."""
+    if entered is None or around.policy is None:
+        return around
+    if entered.kind != "cut_route" or entered.phase != "applied":
+        return around
+    return replace(around, policy=cut_route(around.policy, entered.target))
 
 
 def any_due(connection: sqlite3.Connection, closed_us: int) -> bool:

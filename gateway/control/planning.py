@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gateway.control import correcting, objectives, publication, rolling
+from gateway.control import canary_policy, correcting, objectives, publication, rolling
 from gateway.control.objectives import Around, Entered, action_row
 from gateway.control.overlay import InForce
-from gateway.control.quotas import quota_rows
+from gateway.control.quotas import Quotas
 from gateway.control.rolling import Rollout, Step
 from gateway.policy.values import RoutePolicy
 from gateway.quota import Quota
@@ -77,6 +77,8 @@ def plan_pass(connection: sqlite3.Connection, now_us: int, *, mode: Mode = "auto
             closed_us=now_us - deadline_us - GRACE_US,
             frozen=frozen,
             canary_worse=rollout.plan.rollout_id in worse,
+            overtaken=standing is None
+            or bool(canary_policy.overtaken(standing.base, rollout.plan)),
         )
     ]
     entered = [one.entered for one in evaluated if one.entered is not None]
@@ -132,8 +134,9 @@ def changes(
         )
         after = current.revision
     rows: list[Record] = [*published]
+    quotas = Quotas(connection)
     for one in entered:
-        tenants, told = quota_rows(connection, one)
+        tenants, told = quotas.rows(one)
         rows += tenants
         if one.phase == "applied" and one.kind in TOLD_WITH_DIAGNOSIS:
             told = {**told, "diagnosis": _diagnosed(connection, now_us)}
@@ -153,9 +156,17 @@ def _rollout_steps(
     closed_us: int,
     frozen: bool,
     canary_worse: bool,
+    overtaken: bool,
 ) -> list[Step]:
     steps = list(
-        rolling.windows_due(connection, rollout, now_us=now_us, closed_us=closed_us, frozen=frozen)
+        rolling.windows_due(
+            connection,
+            rollout,
+            now_us=now_us,
+            closed_us=closed_us,
+            frozen=frozen,
+            overtaken=overtaken,
+        )
     )
     last = steps[-1].rollout if steps else rollout
     if not last.progress.live:

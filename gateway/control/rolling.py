@@ -88,13 +88,25 @@ def windows_due(
     now_us: int,
     closed_us: int,
     frozen: bool,
+    overtaken: bool = False,
 ) -> Iterable[Step]:
-    """The steps of every window of the rollout that is closed and not judged yet, in order."""
+    """The steps of every window of the rollout that is closed and not judged yet, in order.
+
+    `overtaken`: a policy published since no longer fits the plan; it goes no further up.
+    """
     for _ in range(WINDOWS_PER_PASS):
         start_us, end_us = rollouts.window_of(rollout.plan, rollout.progress)
         if end_us > closed_us or not rollout.progress.live:
             return
-        step = _judged(connection, rollout, start_us, end_us, now_us=now_us, frozen=frozen)
+        step = _judged(
+            connection,
+            rollout,
+            start_us,
+            end_us,
+            now_us=now_us,
+            frozen=frozen,
+            overtaken=overtaken,
+        )
         yield step
         rollout = step.rollout
 
@@ -166,6 +178,7 @@ def _judged(
     *,
     now_us: int,
     frozen: bool,
+    overtaken: bool,
 ) -> Step:
     rows = _rows(connection, rollout, start_us, end_us)
     found = statistics(rollout.plan, rollout.permille, rows or ())
@@ -178,8 +191,9 @@ def _judged(
             share_off_plan=found.share_off_plan,
             evidence_stops=weigh(rollout, found.bad).stops,
         ),
-        frozen=frozen,
+        frozen=frozen or overtaken,
     )
+    reason = "OVERTAKEN" if overtaken and outcome.reason == "FROZEN" else outcome.reason
     progress = _with_bad(outcome.progress, rollout.permille, found)
     if outcome.decision == "raise":
         # The new share is in force from now on: what came between has the old one.
@@ -191,7 +205,7 @@ def _judged(
         rollout=after,
         row=_row(
             after, kind="window", start_us=start_us, end_us=end_us, verdict=outcome.verdict,
-            decision=outcome.decision, reason=outcome.reason, now_us=now_us, actor=EVALUATOR,
+            decision=outcome.decision, reason=reason, now_us=now_us, actor=EVALUATOR,
             statistics_json=msgspec.json.encode(found, enc_hook=str).decode(),
         ),
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """Objectives and their actions: evaluated, declared, approved, undone, overridden (SPEC 12)."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import ClassVar
@@ -25,6 +26,7 @@ from ledger.slo_text import from_json, to_json
 
 OVERRIDE_LIMIT_US = 30 * 86_400_000_000
 QUARTER_US = grain_us(QUARTER)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class EvaluateSlos(Operation, frozen=True, kw_only=True):
@@ -38,14 +40,13 @@ class EvaluateSlos(Operation, frozen=True, kw_only=True):
     at_us: int | None = None  # as if it were then: a time that has passed
 
     def takes_long(self, seen: Seen) -> bool:
-        return planning.anything_due(
-            seen.connection, seen.now_us if self.at_us is None else self.at_us
-        )
+        at_us = seen.now_us if self.at_us is None else self.at_us
+        return 0 <= at_us <= seen.now_us and planning.anything_due(seen.connection, at_us)
 
     def plan(self, seen: Seen) -> Plan | Refused:
         at_us = seen.now_us if self.at_us is None else self.at_us
-        if at_us > seen.now_us:
-            message = "--at lies in the future; name a time that has passed"
+        if not 0 <= at_us <= seen.now_us:
+            message = "--at lies in the future, or before 1970; name a time that has passed"
             return Refused(code="INVALID_REQUEST", message=message)
         mode: Mode = msgspec.convert(settings.CONTROL_MODE, type=Mode)
         found = planning.plan_pass(seen.connection, at_us, mode=mode)
@@ -104,8 +105,8 @@ class DeclareSlo(Operation, frozen=True, kw_only=True):
     body_json: str  # as `ledger.slo_text` writes it
 
     def plan(self, seen: Seen) -> Plan | Refused:
-        if not 0 < len(self.slo_id) <= 64 or "/" in self.slo_id or "@" in self.slo_id:
-            message = "slo_id has 1 to 64 characters, and neither / nor @"
+        if _NAME.fullmatch(self.slo_id) is None:
+            message = "slo_id has 1 to 64 letters, digits and . _ -, and begins with no sign"
             return Refused(code="INVALID_SLO", message=message)
         known = stored.revisions(seen.connection)
         mine = [one for one in known if one.slo_id == self.slo_id]
@@ -114,6 +115,10 @@ class DeclareSlo(Operation, frozen=True, kw_only=True):
             definition = from_json(self.slo_id, revision, self.body_json)
         except (msgspec.DecodeError, ValueError, ZeroDivisionError) as problem:
             return Refused(code="INVALID_SLO", message=f"{self.slo_id} can't be read: {problem}")
+        newest = max(mine, key=lambda one: one.revision, default=None)
+        if newest is not None and _same(newest, definition):
+            message = f"{newest.key} says the same; it counts on."  # another would count anew
+            return Refused(code="NO_CHANGE", message=message)
         return declare(definition, seen, mine, len(known))
 
 
@@ -121,7 +126,7 @@ def declare(
     definition: SloDefinition, seen: Seen, mine: list[SloDefinition], revisions: int
 ) -> Plan | Refused:
     """The plan that declares a definition, counted from the next quarter hour on."""
-    found = problems(definition)
+    found = () if definition.retired else problems(definition)
     if found:
         return Refused(
             code=found[0].code,
@@ -135,6 +140,13 @@ def declare(
             "rules of its own as OpenSLO."
         )
         return Refused(code="NO_RULES", message=message, problems=definition.left_out)
+    strange = sorted(set(definition.selector.priorities) - set(PRIORITIES))
+    if strange and not definition.retired:
+        message = (
+            f"{definition.slo_id} can't be declared: there is no priority {strange[0][:80]!r}; "
+            f"there are {', '.join(PRIORITIES)}."
+        )
+        return Refused(code="SELECTOR_INVALID", message=message)
     stray = None if definition.retired else _stray_target(definition.action, seen)
     if stray is not None:
         message = f"{definition.slo_id} can't be declared: {stray}"
@@ -298,6 +310,9 @@ class OverrideSlo(Operation, frozen=True, kw_only=True):
             return Refused(code="NO_SUCH_SLO", message=f"There is no objective {self.slo_id!r}.")
         if self.expires_at_us > seen.now_us + OVERRIDE_LIMIT_US:
             message = "An override lasts 30 days at most; declare another objective instead."
+            return Refused(code="INVALID_REQUEST", message=message)
+        if self.expires_at_us < 0:
+            message = "expires_at_us is in microseconds since 1970; name now to end an override."
             return Refused(code="INVALID_REQUEST", message=message)
         ends = self.expires_at_us <= seen.now_us
         if ends and stored.override_of(seen.connection, self.slo_id, seen.now_us) is None:

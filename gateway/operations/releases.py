@@ -1,5 +1,6 @@
 """Releases and their rollouts: declared, gated, started, held, taken back (SPEC 13)."""
 
+import re
 from typing import ClassVar, Literal
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from gateway.auth_roles import Role
 from gateway.control import canary_policy, planning, publication, rolling
 from gateway.operations.base import Operation, Plan, Refused, Seen
+from gateway.policy.values import PRIORITIES
 from ledger import evaluation_import, release_gate, rollouts
 from ledger.queries import configuration
 from ledger.queries import rollouts as stored
@@ -14,6 +16,11 @@ from ledger.records import EvaluationResult, ReleaseRecord, RolloutRecord
 from ledger.release_gate import Release, Requirement
 
 NAME_LIMIT_CHARS = 80
+AHEAD_LIMIT_US = 3_600_000_000  # of a measurement's clock before ours
+NAME_RULE = (
+    f"has 1 to {NAME_LIMIT_CHARS} letters, digits and . _ : / -, and begins with a letter or digit"
+)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")
 
 
 class ImportEvaluations(Operation, frozen=True, kw_only=True):
@@ -33,6 +40,14 @@ class ImportEvaluations(Operation, frozen=True, kw_only=True):
                 message=f"Nothing was imported: {parsed.problems[0]}.",
                 problems=parsed.problems,
             )
+        ahead = [
+            one.evaluation_id
+            for one in parsed.results
+            if one.measured_at_us > seen.now_us + AHEAD_LIMIT_US
+        ]
+        if ahead:  # it would stay its suite's newest, whatever is measured from now on
+            message = f"Nothing was imported: {ahead[0]} was measured in the future."
+            return Refused(code="INVALID_EVALUATIONS", message=message, problems=tuple(ahead[:20]))
         known = {one.evaluation_id: one for one in configuration.evaluations(seen.connection)[0]}
         changed = [
             one.evaluation_id for one in parsed.results if known.get(one.evaluation_id, one) != one
@@ -67,8 +82,8 @@ class DeclareRelease(Operation, frozen=True, kw_only=True):
     requirements: tuple[Requirement, ...] = ()
 
     def plan(self, seen: Seen) -> Plan | Refused:
-        if not 0 < len(self.release_id) <= NAME_LIMIT_CHARS or "/" in self.release_id:
-            message = f"release_id has 1 to {NAME_LIMIT_CHARS} characters, and no /"
+        if not _is_name(self.release_id) or "/" in self.release_id:
+            message = f"release_id {NAME_RULE}, and has no /"
             return Refused(code="INVALID_RELEASE", message=message)
         if stored.release(seen.connection, self.release_id) is not None:
             message = f"{self.release_id} is declared already, and a release is immutable."
@@ -141,8 +156,13 @@ class StartRollout(Operation, frozen=True, kw_only=True):
     def _refusal(self, seen: Seen) -> Refused | None:
         declared, connection = self.rollout, seen.connection
         name = declared.rollout_id
-        if not 0 < len(name) <= NAME_LIMIT_CHARS:
-            message = f"rollout_id has 1 to {NAME_LIMIT_CHARS} characters"
+        if not _is_name(name):
+            return Refused(code="INVALID_PLAN", message=f"rollout_id {NAME_RULE}.")
+        if declared.priority not in ("", *PRIORITIES):
+            message = (
+                f"{name} can't be started: there is no priority {declared.priority[:80]!r}; "
+                f"there are {', '.join(PRIORITIES)}, and empty for all."
+            )
             return Refused(code="INVALID_PLAN", message=message)
         problems = rollouts.problems(declared)
         if problems:
@@ -203,6 +223,8 @@ class DecideRollout(Operation, frozen=True, kw_only=True):
         if rollout is None or not rollout.progress.live:
             state = "it was never started" if rollout is None else f"it is {rollout.progress.state}"
             message = f"{self.rollout_id[:120]} can't be changed: {state}."
+            if rollout is not None and rollout.progress.state == "promoted":
+                message += " To go back, return to the policy before it (return_to_policy)."
             return Refused(code="ROLLOUT_OVER", message=message)
         wanted = {"hold": "running", "resume": "held"}.get(self.decision, rollout.progress.state)
         if rollout.progress.state != wanted:
@@ -240,10 +262,19 @@ class DecideRollout(Operation, frozen=True, kw_only=True):
         if rollout.progress.windows == 0:
             message = f"No window of {name} is judged yet; no data is no pass."
             return Refused(code="NOTHING_JUDGED", message=message)
+        standing = publication.standing(seen.connection)
+        misfits = canary_policy.overtaken(standing.base, rollout.plan) if standing else ()
+        if misfits:
+            message = f"{name} can't be promoted: {misfits[0]}. End it, and start another."
+            return Refused(code="PLAN_MISFITS", message=message, problems=misfits)
         if planning.is_frozen(seen.connection):
             message = "An error budget burns too fast: nothing is promoted until it does no more."
             return Refused(code="ROLLOUTS_FROZEN", message=message)
         return None
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= NAME_LIMIT_CHARS and _NAME.fullmatch(text) is not None
 
 
 def gate_of(seen: Seen, release: Release) -> tuple[release_gate.GateLine, ...]:

@@ -141,6 +141,13 @@ def test_a_rollout_is_promoted_only_after_as_many_passes_as_it_has_steps(windows
         ({"consecutive": 0}, "consecutive"),
         ({"canary_minimum": 2}, "canary_minimum"),
         ({"canary_routes": ("a",)}, "canary_routes"),
+        ({"canary_routes": ("b", "b")}, "canary_routes"),
+        ({"baseline_routes": tuple(map(str, range(65)))}, "baseline_routes"),
+        ({"window_us": 60 * 10**24, "deadline_us": 60 * 10**25}, "window_us"),
+        ({"deadline_us": 9 * 10**18}, "deadline_us"),
+        ({"baseline_minimum": 10**30}, "baseline_minimum"),
+        ({"passes_per_step": 10**30}, "passes_per_step"),
+        ({"conditions": (Condition(metric="ttft_p99", limit_permille=10**400),)}, "conditions"),
     ],
 )
 def test_a_plan_that_can_not_hold_is_refused(changes, field):

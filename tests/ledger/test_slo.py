@@ -148,6 +148,16 @@ def test_a_default_rule_that_a_low_target_can_never_reach_is_left_out():
         ({"rules": (rule(1),)}, "RULE_INSIDE_BUDGET"),
         ({"rules": (rule(6, slo.HOUR_US, slo.HOUR_US),)}, "WINDOWS_INVALID"),
         ({"rules": (rule(6),) * 9}, "TOO_MANY_RULES"),
+        ({"period_us": 10**25}, "PERIOD_INVALID"),
+        ({"period_us": slo.DAY_US + 1}, "PERIOD_INVALID"),
+        ({"threshold_us": 10**30}, "THRESHOLD_INVALID"),
+        ({"threshold_pico": 2**63}, "THRESHOLD_INVALID"),
+        ({"rules": (rule(6, slo.HOUR_US, 1),)}, "WINDOWS_INVALID"),
+        ({"title": " "}, "TITLE_INVALID"),
+        ({"title": "t" * 201}, "TITLE_INVALID"),
+        ({"selector": Selector(input_tokens=(10, 5))}, "SELECTOR_INVALID"),
+        ({"selector": Selector(output_tokens=(0, 10**30))}, "SELECTOR_INVALID"),
+        ({"selector": Selector(tenants=("a",) * 201)}, "SELECTOR_INVALID"),
     ],
 )
 def test_a_definition_that_can_not_hold_is_refused(changes, code):
@@ -310,6 +320,16 @@ def test_the_binomial_tail_is_scipys(counts, ppm):
     expected = stats.binom.sf(bad - 1, valid, ppm / 1_000_000)
     actual = slo_burn.binomial_tail(bad, valid, Fraction(ppm, 1_000_000))
     assert actual == pytest.approx(expected, rel=1e-7, abs=1e-9)
+
+
+@pytest.mark.parametrize("valid", [10_000_001, 400_000_000, 10_000_000_000])
+@pytest.mark.parametrize("off", [-3, 0, 3])
+def test_the_guard_holds_for_as_many_requests_as_a_day_can_have(valid, off):
+    """A day of 120 requests a second is above ten million."""
+    share = Fraction("0.0144")
+    bad = int(valid * share) + int(off * (valid * share * (1 - share)) ** 0.5)
+    expected = stats.binom.sf(bad - 1, valid, float(share))
+    assert slo_burn.binomial_tail(bad, valid, share) == pytest.approx(expected, rel=1e-3)
 
 
 # States and exhaustion

@@ -7,13 +7,13 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from gateway.operations.base import Done, Refused
-from gateway.operations.control import DeclareSlo, ImportSlos, RetireSlo
+from gateway.operations.control import DeclareSlo, EvaluateSlos, ImportSlos, RetireSlo
 from ledger import openslo
 from ledger.queries.objectives import objectives
 from ledger.queries.slo import tally_windows
 from ledger.records import EvaluationResult, SloDefinitionRecord, SloEvaluation
 from ledger.rollups.rebuild import first_difference
-from ledger.slo import HOUR_US, Action
+from ledger.slo import HOUR_US, Action, Selector
 from ledger.slo_defaults import DEFAULT_SLOS
 from ledger.slo_text import to_json
 from tests.gateway.control.ledger_of import (
@@ -89,6 +89,29 @@ def test_an_action_that_could_be_done_to_nothing_is_refused(fleet, kind, target)
     assert isinstance(refused, Refused)
     assert refused.code == "ACTION_TARGET"
     assert rows(fleet, SloDefinitionRecord) == []
+
+
+def test_what_is_declared_already_is_not_declared_again(fleet):
+    """SLO-9: a new revision is counted anew, so a second click must make none."""
+    assert isinstance(tightened(fleet, NOW_US), Done)
+    assert tightened(fleet, NOW_US + 1).code == "NO_CHANGE"
+    assert len(rows(fleet, SloDefinitionRecord)) == 1
+
+
+@pytest.mark.parametrize("slo_id", ["", " ", "a\nb", "a/b", "a@1", "-a", "a" * 65])
+def test_an_objective_has_a_name_that_every_place_can_show(fleet, slo_id):
+    asked = DeclareSlo(slo_id=slo_id, body_json=to_json(QUEUE), reason="r")
+    assert perform(fleet, asked, NOW_US).code == "INVALID_SLO"
+
+
+def test_a_slice_of_a_priority_that_is_none_is_refused(fleet):
+    refused = tightened(fleet, NOW_US, selector=Selector(priorities=("interactve",)))
+    assert (refused.code, "interactive" in refused.message) == ("SELECTOR_INVALID", True)
+
+
+@pytest.mark.parametrize("at_us", [-1, -(10**30), 10**30])
+def test_a_pass_at_no_time_is_refused(fleet, at_us):
+    assert perform(fleet, EvaluateSlos(at_us=at_us), NOW_US).code == "INVALID_REQUEST"
 
 
 def test_a_retired_objective_is_evaluated_no_more(fleet):

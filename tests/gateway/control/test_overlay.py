@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import msgspec
 import pytest
 
 from gateway.control import canary_policy, overlay
@@ -120,6 +121,35 @@ def test_after_a_rollback_no_primary_no_fallback_and_no_decision_reaches_the_can
     assert model.canary is None
     assert "fast-v3" not in model.primary_routes
     assert [route.enabled for route in back.routes if route.route_id == "fast-v3"] == [False]
+
+
+def test_a_rollback_keeps_what_was_published_since_and_names_no_route_that_is_gone():
+    """REL-3: a route that a person took out in between doesn't come back as a bare name."""
+    shared = canary_policy.with_share(demo_policy(), PLAN, 200)
+    model = shared.models[0]
+    arms = tuple(
+        msgspec.structs.replace(arm, route_ids=("fast-v2",)) if arm.arm == "baseline" else arm
+        for arm in model.canary.arms
+    )
+    fewer = msgspec.structs.replace(
+        shared,
+        models=(
+            msgspec.structs.replace(
+                model,
+                primary_routes=("fast-v2", "fast-v3"),
+                canary=msgspec.structs.replace(model.canary, arms=arms),
+            ),
+            *shared.models[1:],
+        ),
+        routes=tuple(one for one in shared.routes if one.route_id != "fast-us-v2"),
+        edges=tuple(one for one in shared.edges if one.from_route != "fast-us-v2"),
+    )
+    assert problems(fewer) == ()
+    assert canary_policy.overtaken(shared, PLAN) == ()
+    assert canary_policy.overtaken(fewer, PLAN) == ("the policy has no route fast-us-v2",)
+    back = canary_policy.restored(fewer, PLAN)
+    assert problems(back) == ()
+    assert back.models[0].primary_routes == ("fast-v2",)
 
 
 def test_a_promoted_canary_is_the_model():

@@ -5,8 +5,16 @@ from statistics import fmean
 import msgspec
 import pytest
 
+from gateway.demo.fleet import FAST_V3
+from gateway.fleet_file.named import named
 from gateway.operations.base import Done, Refused
-from gateway.operations.releases import DecideRollout, ImportEvaluations, StartRollout
+from gateway.operations.policies import PublishPolicy
+from gateway.operations.releases import (
+    DecideRollout,
+    DeclareRelease,
+    ImportEvaluations,
+    StartRollout,
+)
 from gateway.policy.values import RoutePolicy
 from ledger import rollouts
 from ledger.queries import configuration
@@ -90,6 +98,9 @@ def test_evaluations_are_imported_once_and_never_changed(fleet):
     assert perform(fleet, ImportEvaluations(text=evaluations()), NOW_US).code == "NO_CHANGE"
     changed = ImportEvaluations(text=evaluations().replace("930", "940"))
     assert perform(fleet, changed, NOW_US).code == "EVALUATION_CHANGED"
+    ahead = ImportEvaluations(text=evaluations().replace("2026-", "2036-").replace("/1", "/2"))
+    refused = perform(fleet, ahead, NOW_US)  # it would be its suite's newest for ten years
+    assert (refused.code, "future" in refused.message) == ("INVALID_EVALUATIONS", True)
     broken = ImportEvaluations(text='[{"suite": "core"}]')
     assert perform(fleet, broken, NOW_US).code == "INVALID_EVALUATIONS"
 
@@ -257,6 +268,34 @@ def test_a_person_promotes_nothing_while_an_error_budget_burns(fleet):
     assert perform(fleet, promote(), closed(1) + 1).code == "ROLLOUTS_FROZEN"
 
 
+def test_a_rollout_whose_canary_someone_published_away_goes_no_further_up(fleet):
+    """REL-3: what passes is not raised against the policy in force, and nobody promotes it."""
+    start(fleet)
+    declared = policy(fleet)
+    plain = msgspec.structs.replace(declared.models[0], canary=None)
+    without = msgspec.structs.replace(declared, models=(plain, *declared.models[1:]))
+    tree = {name: value for name, value in named(without).items() if name != "revision"}
+    published = PublishPolicy(
+        revision="without", policy=tree, based_on=declared.revision, reason="by hand"
+    )
+    done = perform(fleet, published, NOW_US + WINDOW_US)
+    assert isinstance(done, Done)
+    judged = window(fleet, 1)
+    assert (judged.verdict, judged.decision, judged.reason) == ("PASS", "continue", "OVERTAKEN")
+    refused = perform(fleet, promote(), closed(1) + 1)
+    assert (refused.code, "no canary any more" in refused.message) == ("PLAN_MISFITS", True)
+    back = DecideRollout(rollout_id=ROLLOUT, decision="roll_back", reason="published away")
+    assert isinstance(perform(fleet, back, closed(1) + 2), Done)
+    assert policy(fleet).models[0].primary_routes == ("fast-v2", "fast-us-v2")
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "-a", "a" * 81])
+def test_a_rollout_and_a_release_have_names_that_a_page_can_show(fleet, name):
+    asked = DeclareRelease(release_id=name, identity_id=FAST_V3.identity_id, reason="r")
+    assert perform(fleet, asked, NOW_US).code == "INVALID_RELEASE"
+    assert start(fleet, rollout_id=name).code == "INVALID_PLAN"
+
+
 def test_a_person_ends_a_rollout_unpromoted(fleet):
     start(fleet)
     asked = DecideRollout(rollout_id=ROLLOUT, decision="end", reason="another build comes")
@@ -271,6 +310,7 @@ def test_a_person_ends_a_rollout_unpromoted(fleet):
     ("changes", "code"),
     [
         ({"conditions": ()}, "INVALID_PLAN"),
+        ({"priority": "interactve"}, "INVALID_PLAN"),
         ({"release_id": "unheard-of"}, "NO_SUCH_RELEASE"),
         ({"canary_routes": ("fast-v9",)}, "PLAN_MISFITS"),
         ({"baseline_routes": ("fast-v2",)}, "PLAN_MISFITS"),
