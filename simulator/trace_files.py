@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
+from simulator.scheduler import MAX_JOB_TOKENS
 from simulator.trace_shapes import MOONCAKE_BLOCK_TOKENS, SHAPES, Row
 from simulator.traces import MAX_REQUESTS, Record, Trace, TraceError, build_trace
 
@@ -61,6 +62,8 @@ def parse_trace(source: str, lines: io.TextIOBase) -> Trace:
         if read is None:
             read = _shape_of(row)
         record = read(row)
+        if record is not None and record.input_tokens + record.output_tokens > MAX_JOB_TOKENS:
+            raise row.refuse("1", f"prompt and output may have {MAX_JOB_TOKENS} tokens together")
         if record is None:
             dropped += 1
         else:
@@ -94,11 +97,13 @@ def _shape_of(row: Row) -> Callable[[Row], Record | None]:
             return reader()
     closest = max((needed for needed, _ in SHAPES), key=lambda needed: len(needed & names))
     missing = ", ".join(sorted(closest - names))
+    other = len(names) == 1 and any(separator in min(names) for separator in ";\t|")
     raise TraceError(
         source=row.source,
         line=1,
         column="1",
-        reason=f"unknown shape: no column named {missing}",
+        reason=f"unknown shape: no column named {missing}"
+        + ("; fields are separated by commas" if other else ""),
     )
 
 

@@ -53,8 +53,10 @@ class Row:
         if isinstance(value, (bool, float)) or not isinstance(value, (int, str)):
             raise self.refuse(name, f"{value!r} is not a whole number")
         text = str(value).strip()
-        if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) <= MAX_DIGITS):
+        if not (text.isascii() and text.removeprefix("-").isdigit()):
             raise self.refuse(name, f"{text[:40]!r} is not a whole number")
+        if len(text) > MAX_DIGITS:
+            raise self.refuse(name, f"a number of {len(text)} digits is not in {low} to {high}")
         number = int(text)
         if not low <= number <= high:
             raise self.refuse(name, f"{number} is not between {low} and {high}")

@@ -89,12 +89,18 @@ def test_a_bad_trace_is_refused_with_line_and_column_and_writes_nothing(tmp_path
     ("arguments", "reason"),
     [
         (("--profile", "gpt-9"), "no profile 'gpt-9'"),
-        (("--policy", "fastest"), "no policy 'fastest'"),
+        (("--policy", "fastest"), "no policy 'fastest'; there are .*, gateway"),
         (("--replicas", "0"), "replicas must be between"),
         (("--scale", "0"), "factor between"),
         (("--sweep", "replicas=8..1"), "rising"),
         (("--sweep", "profiles=1"), "write replicas="),
-        (("--json", "/nowhere/at/all.json"), "No such file"),
+        (("--sweep", "replicas=1..2", "--replicas", "2"), "leave --replicas out"),
+        (("--seed", "-1"), "--seed may not be negative"),
+        (("--ttft-p99-ms", "-3"), "--ttft-p99-ms must be a positive number"),
+        (("--itl-p99-ms", "nan"), "--itl-p99-ms must be a positive number"),
+        (("--json", "/nowhere/at/all.json"), "/nowhere/at/all.json: there is no folder"),
+        (("--html", "."), "is a folder; name the file"),
+        (("--html", "same.txt", "--json", "./same.txt"), "name the same file"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_a_sentence(trace, arguments, reason):
@@ -103,8 +109,41 @@ def test_what_cannot_be_run_is_refused_with_a_sentence(trace, arguments, reason)
 
 
 def test_a_trace_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(CommandError, match="No such file"):
+    with pytest.raises(CommandError, match=r"none\.csv: No such file or directory$"):
         run("simulate", tmp_path / "none.csv")
+    with pytest.raises(CommandError, match=rf"^{tmp_path}: Is a directory$"):
+        run("simulate", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("0,100,99999999999999999999999", "column 3 .output_tokens.: a number of 23 digits"),
+        ("0,10000000,10000000", "line 2, column 1: prompt and output may have 16777216 tokens"),
+        ("9999999999999999999,1,1", "is not between 0 and"),
+        ("0.5,1,1", "'0.5' is not a whole number"),
+        ("1,2", "2 fields where the header has 3"),
+    ],
+)
+def test_numbers_that_cannot_be_meant_are_refused_where_they_stand(tmp_path, line, reason):
+    path = tmp_path / "odd.csv"
+    path.write_text(f"arrival_us,input_tokens,output_tokens\n{line}\n")
+    with pytest.raises(CommandError, match=reason):
+        run("simulate", path)
+
+
+def test_a_file_with_other_separators_is_told_so(tmp_path):
+    path = tmp_path / "semicolons.csv"
+    path.write_text("arrival_us;input_tokens;output_tokens\n0;10;5\n")
+    with pytest.raises(CommandError, match="fields are separated by commas"):
+        run("simulate", path)
+
+
+def test_a_trace_of_one_line_in_any_order_of_columns_is_one_request(tmp_path):
+    path = tmp_path / "one.csv"
+    path.write_text("\ufeffoutput_tokens,arrival_us,input_tokens\r\n5,77,10\r\n")
+    out, _ = run("simulate", path)
+    assert out.splitlines()[0] == "1 request from one.csv"
 
 
 def test_sweeps_are_spans_and_lists():

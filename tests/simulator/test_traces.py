@@ -111,7 +111,7 @@ def test_arrivals_out_of_order_are_sorted_and_ties_keep_the_order_of_the_file():
         ("1,1,1.5", "3 (output_tokens)", "'1.5' is not a whole number"),
         ("1,1,", "3 (output_tokens)", "missing"),
         ("1,1_0,1", "2 (input_tokens)", "is not a whole number"),
-        ("1,1,99999999999999999999999", "3 (output_tokens)", "is not a whole number"),
+        ("1,1,99999999999999999999999", "3 (output_tokens)", "a number of 23 digits"),
         ("1,1", "3", "2 fields where the header has 3"),
         ("1,1,1,1", "4", "4 fields where the header has 3"),
         ('1,1,"1', "1", "unexpected end of data"),

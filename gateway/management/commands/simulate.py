@@ -51,7 +51,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--requests", type=int, default=AZURE_CONV_REQUESTS, help="in that hour"
         )
-        parser.add_argument("--replicas", type=int, default=1)
+        parser.add_argument("--replicas", type=int, help="how many serve; 1 if left out")
         parser.add_argument("--sweep", help="replicas=1..8: one run for each number")
         parser.add_argument(
             "--profile", default=DEFAULT_PROFILE, help=", ".join(p.key for p in PROFILES)
@@ -69,7 +69,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             self._run(options)
-        except (ValueError, OverflowError, OSError) as error:
+        except OSError as error:
+            raise CommandError(f"{error.filename}: {error.strerror}") from error
+        except (ValueError, OverflowError) as error:
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:
             raise CommandError(
@@ -77,7 +79,10 @@ class Command(BaseCommand):
             ) from None
 
     def _run(self, options: dict[str, Any]) -> None:
-        counts = replica_counts(options["sweep"]) if options["sweep"] else [options["replicas"]]
+        _check(options)
+        counts = [1 if options["replicas"] is None else options["replicas"]]
+        if options["sweep"]:
+            counts = replica_counts(options["sweep"])
         scenario = Scenario(
             trace=scaled(_trace(options), options["scale"]),
             profile=_profile(options),
@@ -101,7 +106,8 @@ class Command(BaseCommand):
             if path is not None:
                 write_whole(path, text())
         summary = runs[0].summary
-        self.stdout.write(f"{summary.requests:,} requests from {summary.source}")
+        plural = "" if summary.requests == 1 else "s"
+        self.stdout.write(f"{summary.requests:,} request{plural} from {summary.source}")
         self.stdout.write(f"on {summary.profile}")
         for note in caveats(runs):
             self.stdout.write(f"note: {note}")
@@ -114,6 +120,28 @@ class Command(BaseCommand):
         for path, _ in outputs:
             if path is not None:
                 self.stdout.write(f"wrote {path}")
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Raise ValueError for what would otherwise be found out only after the simulation."""
+    if options["sweep"] and options["replicas"] is not None:
+        raise ValueError("--sweep says how many replicas: leave --replicas out")
+    if options["seed"] < 0:
+        raise ValueError("--seed may not be negative")
+    policies = (*POLICIES, NAME)
+    if options["policy"] not in policies:
+        raise ValueError(f"no policy {options['policy']!r}; there are {', '.join(policies)}")
+    for name in ("ttft_p99_ms", "itl_p99_ms"):
+        if options[name] is not None and not 0 < options[name] < float("inf"):
+            raise ValueError(f"--{name.replace('_', '-')} must be a positive number")
+    paths = [options[name] for name in ("html", "json") if options[name] is not None]
+    for path in paths:
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; name the file to write")
+        if not path.parent.is_dir():
+            raise ValueError(f"{path}: there is no folder {path.parent}")
+    if len(paths) == 2 and paths[0].resolve() == paths[1].resolve():
+        raise ValueError("--html and --json name the same file")
 
 
 def _trace(options: dict[str, Any]) -> Trace:
