@@ -40,12 +40,14 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="where the ledger is written")
     parser.add_argument("--large", action="store_true", help="reads over --receipts receipts")
     parser.add_argument("--receipts", type=int, default=10_000_000, help="for --large")
+    parser.add_argument("--ledger", type=Path, help="for --large: one that benchmarks.seed made")
     options = parser.parse_args()
     if options.large:
         from benchmarks import ledger_reads  # needs more than the writer's figures do
 
         folder = options.directory or ROOT / "var" / "bench"
-        ledger_reads.large(folder / f"reads-{options.receipts}.sqlite3", options.receipts)
+        path = options.ledger or folder / f"reads-{options.receipts}.sqlite3"
+        ledger_reads.large(path, options.receipts)
         return
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
         path = Path(directory) / "ledger.sqlite3"

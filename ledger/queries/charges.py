@@ -4,7 +4,6 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ledger.carrying import source
 from ledger.reading import fetch
 from ledger.records import AttemptEvent, Receipt
 from ledger.rows import HEAD_COLUMNS, record_of
@@ -12,11 +11,14 @@ from ledger.rows import HEAD_COLUMNS, record_of
 PAGE_ROWS = 1_000
 
 _FIELDS = ", ".join(f"found.{name}" for name in (*HEAD_COLUMNS, *Receipt.__struct_fields__))
+# The last end of its attempts: one that came by itself, or the one that the receipt carries. Both
+# as one source, in order, would be read whole: SQLite looks nothing up in a sorted union.
 _SQL = f"""
 SELECT {_FIELDS},
-  (SELECT event.provider_request_id FROM {source(AttemptEvent)} AS event
-   WHERE event.request_id = found.request_id AND event.event = 'ended'
-   ORDER BY event.seq DESC LIMIT 1)
+  coalesce((SELECT event.provider_request_id FROM {AttemptEvent.TABLE} AS event
+            WHERE event.request_id = found.request_id AND event.event = 'ended'
+            ORDER BY event.seq DESC LIMIT 1),
+           CASE found.closes WHEN 1 THEN found.provider_request_id END)
 FROM receipt AS found
 WHERE (found.accepted_at_us, found.seq) > (:after_us, :after_seq)
   AND found.accepted_at_us < :end AND found.route_id IS NOT NULL

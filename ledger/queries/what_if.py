@@ -22,14 +22,18 @@ _SQL = (
 )
 # The last end of each attempt: an unknown that was found out has two.
 _ENDS = (
-    "SELECT e.request_id, a.route_id, a.identity_id, e.rate_key, coalesce(e.input_tokens, 0), "
+    "SELECT e.attempt_id, e.request_id, e.rate_key, coalesce(e.input_tokens, 0), "
     "coalesce(e.cached_input_tokens, 0), coalesce(e.output_tokens, 0), e.usage_json, "
-    f"coalesce(e.cost_pico, 0) FROM attempt_event AS e JOIN {source(Attempt)} AS a "
-    "ON a.request_id = e.request_id AND a.attempt_id = e.attempt_id "
+    "coalesce(e.cost_pico, 0) FROM attempt_event AS e "
     "WHERE e.request_id IN (:requests) AND e.event = 'ended' AND NOT EXISTS "
     "(SELECT 1 FROM attempt_event AS later WHERE later.request_id = e.request_id "
     "AND later.attempt_id = e.attempt_id AND later.event = 'ended' AND later.seq > e.seq) "
     "ORDER BY e.seq"
+)
+# Apart from them: joined, the attempts of all requests would be read.
+_ATTEMPTS = (
+    f"SELECT attempt_id, route_id, identity_id FROM {source(Attempt)} "
+    "WHERE request_id IN (:requests)"
 )
 
 
@@ -57,9 +61,13 @@ def served(
 
 def _ends(connection: sqlite3.Connection, requests: Sequence[str]) -> dict[str, list[Ran]]:
     found: dict[str, list[Ran]] = {}
-    sql = _ENDS.replace(":requests", ", ".join("?" * len(requests)))
-    for request_id, *ran in fetch(connection, sql, requests):
-        found.setdefault(request_id, []).append(Ran(*ran))
+    marks = ", ".join("?" * len(requests))
+    attempts = fetch(connection, _ATTEMPTS.replace(":requests", marks), requests)
+    place = {attempt_id: (route_id, identity) for attempt_id, route_id, identity in attempts}
+    ends = fetch(connection, _ENDS.replace(":requests", marks), requests)
+    for attempt_id, request_id, *used in ends:
+        if attempt_id in place:
+            found.setdefault(request_id, []).append(Ran(*place[attempt_id], *used))
     return found
 
 
