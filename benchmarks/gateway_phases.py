@@ -5,7 +5,7 @@ so that no client and no socket of one is counted; the upstream is the benchmark
 event loop (its share is a phase), or the simulator. The ledger is a file of its own, with every
 receipt durable. Times are CPU of the thread, so that a busy machine falsifies them less than it
 does a rate; the least of several blocks is shown. The phases are synchronous functions; what they
-don't cover is in "the rest": event loop, HTTP, SSE, aiohttp.
+don't cover is in "the rest": event loop, HTTP, tasks and timers.
 """
 
 import argparse
