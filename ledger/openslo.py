@@ -166,7 +166,7 @@ def _definition(document: object) -> SloDefinition:
     fresh = SloDefinition(
         slo_id=slo_id,
         revision=0,
-        title=str(metadata.get("displayName") or slo_id)[:200],
+        title=_text(metadata.get("displayName") or slo_id, "metadata.displayName")[:200],
         indicator=_indicator(source),
         target_ppm=target_ppm,
         threshold_us=_whole(source, "threshold_us"),
@@ -190,7 +190,7 @@ def _definition(document: object) -> SloDefinition:
             if field in (*_IN_FIELDS, "counted_from_us", "retired"):
                 raise _Fault(f"{name}: OpenSLO has a field of its own for it")
             try:
-                body[field] = msgspec.json.decode(str(text))
+                body[field] = msgspec.json.decode(_text(text, name))
             except msgspec.DecodeError as problem:
                 raise _Fault(f"{name} is no JSON: {problem}") from problem
     try:
@@ -201,6 +201,13 @@ def _definition(document: object) -> SloDefinition:
     if refused:
         raise _Fault(f"{slo_id}: {refused[0].code}: {refused[0].detail}")
     return definition
+
+
+def _text(value: object, what: str) -> str:
+    """The value, which is text: a list of aliases would take for ever to be written out."""
+    if not isinstance(value, str):
+        raise _Fault(f"{what} is text")
+    return value
 
 
 def _source(spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -238,6 +245,8 @@ def _target_ppm(spec: Mapping[str, Any]) -> int:
     target = _only(spec, "objectives").get("target")
     if not isinstance(target, int | float) or isinstance(target, bool):
         raise _Fault("objectives[0].target is a number, such as 0.99")
+    if not 0 <= target <= 1:  # nor .nan, nor .inf
+        raise _Fault("objectives[0].target is between 0 and 1, such as 0.99")
     ppm = Fraction(str(target)) * PPM
     if ppm.denominator != 1:
         raise _Fault("objectives[0].target has six decimals at most")
@@ -248,7 +257,7 @@ def _period_us(spec: Mapping[str, Any]) -> int:
     window = _only(spec, "timeWindow")
     if window.get("isRolling") is False or "calendar" in window:
         raise _Fault("timeWindow: only rolling windows are counted")
-    found = _DURATION.fullmatch(str(window.get("duration")))
+    found = _DURATION.fullmatch(_text(window.get("duration"), "timeWindow[0].duration"))
     if found is None:
         raise _Fault("timeWindow[0].duration is a number with m, h, d or w, such as 30d")
     return int(found[1]) * _UNITS_US[found[2]]

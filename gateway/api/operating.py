@@ -19,6 +19,7 @@ _STATUS = {
     "ROLE_MISSING": 403,
     "CONFLICT": 409,
     "LEDGER_UNAVAILABLE": UNAVAILABLE,
+    "PLANNING_FAILED": UNAVAILABLE,
 }
 _ACTIONS = {
     "NO_SUCH_OPERATION": "Use a name that GET /api/v1/operations lists.",
@@ -29,6 +30,8 @@ _ACTIONS = {
     "CONFLICT": "Look at what is in force now, then decide again.",
     "MOVED": "Look at what is in force now, then decide again.",
     "LEDGER_UNAVAILABLE": "Send the same request again later.",
+    "PLANNING_FAILED": "Send the same request again later.",
+    "NOTHING_DUE": "Nothing is to be done: every closed window is evaluated.",
 }
 CORRECT = "Correct what the message and `problems` name and send it again; nothing was written."
 REFUSED_STATUS = 422  # of a refusal that is no kind of its own

@@ -24,7 +24,7 @@ from ledger.records import RECORDS, Record
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 60.0
-PLAN_SECONDS = 300.0
+PLAN_SECONDS = 120.0
 FRAME = struct.Struct("!I")  # the length of what follows, in bytes
 COMMAND = (sys.executable, "-m", "gateway.operations.planning_process")
 
@@ -80,11 +80,17 @@ class Planner:
         self._ledger = ledger.resolve()
         self._process: asyncio.subprocess.Process | None = None
         self._idle: asyncio.TimerHandle | None = None
+        self._turn = asyncio.Lock()
 
     @property
     def process_id(self) -> int | None:
         """The system's number of the process that runs now; None: none does."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being planned."""
+        return self._turn.locked()
 
     async def prepare(self, operation: Operation, actor: Actor, now_us: int) -> Prepared | Refused:
         """The rows of an operation as they would be appended at `now_us`, or why it is refused.
@@ -92,6 +98,12 @@ class Planner:
         PLANNING_FAILED: the process ended or took too long. Nothing was written, and the next one
         is asked in a new process.
         """
+        async with self._turn:
+            return await self._prepared(operation, actor, now_us)
+
+    async def _prepared(
+        self, operation: Operation, actor: Actor, now_us: int
+    ) -> Prepared | Refused:
         if self._idle is not None:
             self._idle.cancel()
         ask = Ask(
@@ -148,7 +160,8 @@ class Planner:
         )  # fmt: skip
 
     def _end(self) -> None:
-        """Close its pipe: it ends by itself."""
+        """End it after a quiet minute. Killed, since a stopped one reads no end of its pipe."""
         process, self._process = self._process, None
-        if process is not None and process.stdin is not None:
-            process.stdin.close()
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()

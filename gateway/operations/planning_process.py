@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import django
 
-NICENESS = 10  # it takes what the data plane leaves
+NICENESS = 5  # it takes what the data plane leaves
 
 
 def serve(ledger: Path, asks: BinaryIO, answers: BinaryIO) -> None:

@@ -86,7 +86,12 @@ OTHER = {"metricSource": {"type": "Prometheus", "spec": {}}}
     [
         ({"objectives": [{"target": 1}]}, "TARGET_IMPOSSIBLE"),
         ({"objectives": [{"target": 0.12345678}]}, "six decimals"),
+        *(
+            ({"objectives": [{"target": wrong}]}, "between 0 and 1")
+            for wrong in (float("nan"), float("inf"), -0.5, 99.5)
+        ),
         ({"objectives": []}, "objectives has one entry"),
+        ({"timeWindow": [{"duration": ["30d"]}]}, "duration is text"),
         ({"budgetingMethod": "Timeslices"}, "Occurrences"),
         ({"timeWindow": [{"duration": "1M"}]}, "duration"),
         ({"timeWindow": [{"duration": "30d", "isRolling": False}]}, "rolling"),
@@ -106,6 +111,20 @@ def test_what_is_no_objective_is_a_problem_and_no_fault(text):
     parsed = openslo.load(text)
     assert parsed.definitions == ()
     assert parsed.problems
+
+
+@pytest.mark.parametrize("place", ["displayName", "annotations"])
+def test_what_is_text_is_never_written_out_of_nested_aliases(place):
+    """Twelve levels of nine would be text for hours."""
+    levels = ["a0: &a0 x"]
+    levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 13)]
+    text = yaml.safe_dump(foreign()).replace("metadata:", f"metadata:\n  {place}: PLACE", 1)
+    inner = "*a12" if place == "displayName" else "{weighbridge/threshold_us: *a12}"
+    text = "\n".join([*levels, text.replace("PLACE", inner)])
+    parsed = openslo.load(text)
+    assert parsed.definitions == ()
+    assert parsed.problems
+    assert max(map(len, parsed.problems)) < 500
 
 
 def test_two_of_one_name_are_refused():

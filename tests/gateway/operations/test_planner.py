@@ -8,15 +8,20 @@ from contextlib import closing
 import msgspec
 import pytest
 
+from gateway.clock import VirtualClock
 from gateway.operations import planner as planning
 from gateway.operations.base import Actor, Done, Refused, Seen
 from gateway.operations.control import CorrectSlos, EvaluateSlos
+from gateway.operations.executor import Executor
 from gateway.operations.planner import COMMAND, Planner, packed, unpacked
 from gateway.operations.planning import Prepared, prepare
 from gateway.operations.registry import OPERATIONS
 from gateway.operations.routes import DrainRoute
-from ledger.records import RECORDS
-from tests.gateway.control.ledger_of import NOW_US, closed, experiment_one, pour
+from ledger.reading import connect_read_only
+from ledger.records import RECORDS, ControlAction, SloEvaluation
+from ledger.rollups.projection import Rollups
+from ledger.store import Store
+from tests.gateway.control.ledger_of import NOW_US, closed, experiment_one, pour, rows
 from tests.server_fixtures import Fleet
 
 EVALUATOR = Actor(name="evaluator", role="operator", via="server")
@@ -120,6 +125,46 @@ def test_the_process_ends_with_its_pipe_so_that_it_outlives_no_killed_server(fle
         assert (process.returncode, out) == (0, b"")
 
     asyncio.run(over())
+
+
+def test_nothing_waits_for_a_plan_which_is_made_again_where_something_was_done_meanwhile(
+    fleet: Fleet,
+):
+    pour(fleet, experiment_one(NOW_US - 300_000_000))
+
+    async def over():
+        planner = Planner(fleet.ledger)
+        with (
+            Store.open(fleet.ledger, projections=(Rollups(),)) as store,
+            closing(connect_read_only(fleet.ledger)) as reader,
+        ):
+            executor = Executor(
+                store=store, reader=lambda: reader, clock=VirtualClock(AT_US), apply=nothing,
+                planner=planner,
+            )  # fmt: skip
+            try:
+                await planner.prepare(EvaluateSlos(at_us=0), EVALUATOR, AT_US)
+                process = planner.process_id or 0
+                os.kill(process, signal.SIGSTOP)
+                evaluating = asyncio.create_task(executor.perform(EvaluateSlos(), EVALUATOR))
+                while not planner.busy:
+                    await asyncio.sleep(0)
+                drain = DrainRoute(route_id="fast-v2", reason="it answers garbage")
+                assert isinstance(await executor.perform(drain, EVALUATOR), Done)
+                assert not evaluating.done()
+                os.kill(process, signal.SIGCONT)
+                assert isinstance(await evaluating, Done)
+            finally:
+                await planner.close()
+
+    asyncio.run(over())
+    drained = [one.subject for one in rows(fleet, ControlAction) if one.action == "drain_route"]
+    assert drained == ["fast-v2"]
+    assert rows(fleet, SloEvaluation) != []
+
+
+async def nothing(records):
+    """Nobody follows."""
 
 
 def test_what_reads_a_period_is_planned_apart_and_what_changes_a_row_is_not(fleet: Fleet):
