@@ -190,6 +190,8 @@ class FrontQueue:
 
 def _has_room(live: LiveReplica) -> bool:
     """Whether a replica can begin one more soon: less than an iteration's work waits there."""
+    if not live.replica.outstanding:
+        return True
     config, load = live.replica.config, live.snapshot()
     return (
         live.replica.outstanding < config.max_num_seqs

@@ -15,6 +15,8 @@ WORDS = (
     " load", " axle", " scale", " ticket", " gross", " tare", " net", " weigh", " lorry", " bay",
     " gate", " queue", " tonne", " beam", " plate", " cargo", " stamp", " yard", " driver", " road",
 )  # fmt: skip
+DIGEST_BYTES = 32
+_WORD_OF = tuple(WORDS[byte % len(WORDS)] for byte in range(256))
 DEPTH_LIMIT = 8
 JSON_PIECE_CHARS = 4
 MEAN_TOKENS = 120
@@ -28,12 +30,12 @@ def natural_length(seed: str) -> int:
 
 
 def word_pieces(seed: str, tokens: int) -> Iterator[str]:
-    """Yield `tokens` pieces of text, one a token."""
-    for index in range(tokens):
-        if index < len(OPENING):
-            yield OPENING[index]
-        else:
-            yield WORDS[_digest(seed, 1 + index // 32)[index % 32] % len(WORDS)]
+    """Yield `tokens` pieces of text, one a token: a digest's byte chooses each word."""
+    yield from OPENING[:tokens]
+    for begun in range(0, tokens, DIGEST_BYTES):
+        drawn = _digest(seed, 1 + begun // DIGEST_BYTES)
+        for byte in drawn[max(0, len(OPENING) - begun) : tokens - begun]:
+            yield _WORD_OF[byte]
 
 
 def json_pieces(seed: str, schema: Mapping[str, Any], most: int) -> list[str]:
