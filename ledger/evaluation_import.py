@@ -17,6 +17,7 @@ RESULTS_LIMIT = 10_000
 PROBLEMS_LIMIT = 20
 TEXT_LIMIT_CHARS = 300
 SCORE_LIMIT_MILLI = 1_000
+FIRST_YEAR, LAST_YEAR = 1971, 9999  # in any zone, time as microseconds of the epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,8 @@ def _problem(read: _Result, seen: set[str]) -> str:
         return f"score_milli is 0 to {SCORE_LIMIT_MILLI}"
     if read.measured_at.tzinfo is None:
         return "measured_at needs its zone, as in 2026-11-01T12:00:00Z"
+    if not FIRST_YEAR <= read.measured_at.year < LAST_YEAR:
+        return f"measured_at lies between {FIRST_YEAR} and {LAST_YEAR}"
     if read.evaluation_id in seen:
         return "its evaluation_id is in the file twice"
     return ""

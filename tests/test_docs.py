@@ -10,6 +10,8 @@ from gateway.api.budget import header_readings
 from gateway.api.errors import http_codes
 from gateway.policy.reasons import REASONS
 from gateway.telemetry.conventions import BUCKETS, UNITS
+from ledger import slo_text
+from ledger.slo_rules import problems
 from tests.gateway.api.client import SmallGateway
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,3 +91,10 @@ def test_the_dashboard_asks_for_metrics_that_are_exposed():
 
 def _extend() -> str:
     return (ROOT / "docs" / "extend.md").read_text()
+
+
+def test_the_objective_that_the_document_declares_is_one():
+    text = (ROOT / "docs" / "control.md").read_text()
+    body = text[text.index('    {"title": "Answers"') :].partition("\n\n")[0]
+    definition = slo_text.from_json("answers", 1, body)
+    assert (problems(definition), definition.action.automatic) == ((), True)

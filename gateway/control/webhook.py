@@ -33,6 +33,7 @@ TIMEOUT_S = 10.0
 POLL_S = 5.0
 LOOK_BACK_US = 86_400_000_000  # an action that is older is no news any more
 BATCH_LIMIT = 50
+GIVEN_UP = "given_up"
 
 
 class Webhook:
@@ -64,12 +65,16 @@ class Webhook:
                 await asyncio.sleep(POLL_S)
 
     async def tell(self, session: "aiohttp.ClientSession") -> int:
-        """Return how many actions were delivered or given up; each is then on record."""
+        """Return how many actions were delivered or given up; each is then on record.
+
+        After one that was given up the others wait for the next round, in which what came
+        meanwhile has its place: a receiver that hangs takes a minute and a half for each.
+        """
         since_us = self._clock.now_us() - LOOK_BACK_US
         waiting = await asyncio.to_thread(
             lambda: untold(self._reader(), self._target, since_us, limit=BATCH_LIMIT)
         )
-        for action in waiting:
+        for told, action in enumerate(waiting, 1):
             outcome, attempts = await self._delivered(session, action)
             row = Notification(
                 action_seq=action.seq,
@@ -83,6 +88,8 @@ class Webhook:
             except (LedgerUnavailable, RecordRefused) as problem:
                 log.warning("a notification could not be recorded: %s", problem)
                 return 0
+            if outcome == GIVEN_UP:
+                return told
         return len(waiting)
 
     async def _delivered(
@@ -97,7 +104,7 @@ class Webhook:
                 await asyncio.sleep(wait_s)
                 wait_s *= 2
         log.warning("the webhook at %s was not reached; action %d", self._target, action.seq)
-        return "given_up", ATTEMPTS_LIMIT
+        return GIVEN_UP, ATTEMPTS_LIMIT
 
     async def _posted(self, session: "aiohttp.ClientSession", body: bytes) -> bool:
         import aiohttp

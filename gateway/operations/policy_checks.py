@@ -13,6 +13,7 @@ import msgspec
 from django.conf import settings
 
 from gateway.configuration import evaluations_of
+from gateway.control import canary_policy, rolling
 from gateway.fleet_file.in_force import tables_from
 from gateway.fleet_file.named import Fault, instant
 from gateway.fleet_file.where import place_of
@@ -63,9 +64,21 @@ def policy_faults(policy: RoutePolicy, around: Around) -> tuple[Fault, ...]:
 def policy_warnings(policy: RoutePolicy, connection: sqlite3.Connection) -> tuple[Fault, ...]:
     """Return what is worth a look before it is published, and refuses nothing (FBK-1)."""
     found = warnings(policy, evaluations_of(connection)[0])
-    return tuple(
-        Fault(path=place_of(each, policy), what=each.what, action=each.action) for each in found
+    return (
+        *(Fault(path=place_of(each, policy), what=each.what, action=each.action) for each in found),
+        *_overtakes(policy, connection),
     )
+
+
+def _overtakes(policy: RoutePolicy, connection: sqlite3.Connection) -> Iterator[Fault]:
+    """Yield each rollout under way that goes no further up once the policy is in force (REL-3)."""
+    for rollout in rolling.live(connection):
+        for what in canary_policy.overtaken(policy, rollout.plan):
+            yield Fault(
+                path=("models",),
+                what=f"the rollout {rollout.plan.rollout_id} is under way, and {what}",
+                action="Roll it back or end it first; it is never raised or promoted over this",
+            )
 
 
 def _by_itself(policy: RoutePolicy, around: Around) -> Iterator[Fault]:

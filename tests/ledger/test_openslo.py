@@ -119,7 +119,7 @@ def test_what_is_text_is_never_written_out_of_nested_aliases(place):
     levels = ["a0: &a0 x"]
     levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 13)]
     text = yaml.safe_dump(foreign()).replace("metadata:", f"metadata:\n  {place}: PLACE", 1)
-    inner = "*a12" if place == "displayName" else "{weighbridge/threshold_us: *a12}"
+    inner = "*a12" if place == "displayName" else "{weighbridge/rules: *a12}"
     text = "\n".join([*levels, text.replace("PLACE", inner)])
     parsed = openslo.load(text)
     assert parsed.definitions == ()

@@ -9,7 +9,7 @@ from ledger.records import Reservation, Settlement
 from ledger.verify import verify
 from tests.server import Server
 
-POLL_LIMIT_SECONDS = 20.0
+POLL_LIMIT_SECONDS = 60.0
 
 
 def until(true: Callable[[], bool], what: str) -> None:

@@ -8,8 +8,16 @@ from gateway.operations.base import Actor, Done, Operation
 from gateway.operations.releases import DecideRollout, ImportEvaluations, StartRollout
 from gateway.replaying import Replayer, tally
 from ledger.records import Receipt, RolloutEvaluation, SloEvaluation
-from tests.gateway.control.ledger_of import MINUTE_US, experiment_one, pour, rows
-from tests.gateway.control.rollout_of import ROLLOUT, evaluations, plan, release
+from tests.gateway.control.ledger_of import MINUTE_US, experiment_one, perform, pour, rows
+from tests.gateway.control.rollout_of import (
+    ROLLOUT,
+    WINDOW_US,
+    arm_receipts,
+    evaluations,
+    plan,
+    ready,
+    release,
+)
 from tests.server import Server
 from tests.server_fixtures import Fleet
 from tests.system.watching import until
@@ -53,6 +61,24 @@ def test_after_a_rollback_no_request_goes_to_the_canary_and_every_decision_repla
     with contextlib.closing(fleet.reader()) as reader:
         compared = tally(Replayer(reader).all(), keep=1)
     assert compared.identical == compared.total == 2 * REQUESTS
+
+
+def test_a_server_rolls_a_worse_tail_back_by_itself_and_serves_no_canary(fleet: Fleet):
+    """REL-3: two windows that closed while nobody served; the first pass acts, and it holds."""
+    begun_us = SystemClock().now_us() // MINUTE_US * MINUTE_US - 2 * WINDOW_US - 5 * MINUTE_US
+    ready(fleet, begun_us)
+    perform(fleet, StartRollout(rollout=plan(), reason="new build"), begun_us)
+    for number in range(2):
+        pour(fleet, arm_receipts(begun_us + number * WINDOW_US, seed=number + 1, slow=0.06))
+    with fleet.serving() as server:
+        until(lambda: rows(fleet, RolloutEvaluation)[-1].decision == "roll_back", "it goes back")
+        assert {arm for _, arm in served_by(server, fleet)} == {None}
+    steps = [(one.decision, one.actor) for one in rows(fleet, RolloutEvaluation)]
+    assert steps == [
+        ("start", "console:ada"),
+        ("continue", "evaluator"),
+        ("roll_back", "evaluator"),
+    ]
 
 
 def test_the_server_evaluates_by_itself_and_tells_its_metrics(fleet: Fleet):

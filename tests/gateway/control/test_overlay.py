@@ -131,6 +131,7 @@ def test_a_rollback_keeps_what_was_published_since_and_names_no_route_that_is_go
         msgspec.structs.replace(arm, route_ids=("fast-v2",)) if arm.arm == "baseline" else arm
         for arm in model.canary.arms
     )
+    assert model.canary is not None
     fewer = msgspec.structs.replace(
         shared,
         models=(

@@ -280,6 +280,7 @@ def test_a_rollout_whose_canary_someone_published_away_goes_no_further_up(fleet)
     )
     done = perform(fleet, published, NOW_US + WINDOW_US)
     assert isinstance(done, Done)
+    assert f"the rollout {ROLLOUT} is under way, and" in done.summary
     judged = window(fleet, 1)
     assert (judged.verdict, judged.decision, judged.reason) == ("PASS", "continue", "OVERTAKEN")
     refused = perform(fleet, promote(), closed(1) + 1)

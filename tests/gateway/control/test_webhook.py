@@ -90,6 +90,16 @@ def test_after_some_attempts_a_receiver_is_given_up_on_record(store, ledger_path
     assert [one.outcome for one in notifications(reader)] == ["given_up"]
 
 
+def test_what_an_objective_did_is_told_first_and_one_given_up_ends_a_round(
+    store, ledger_path, reader
+):
+    acts = [factories.control_action(action=each) for each in ("drain_route", "slo.shed_priority")]
+    older, newer = (place.seq for place in store.append(acts).result())
+    rounds, _ = told(store, ledger_path, [500], times=3)
+    assert rounds == [1, 1, 0]
+    assert [one.action_seq for one in notifications(reader)] == [newer, older]
+
+
 def test_nothing_is_told_of_what_is_a_day_old_or_the_demonstrations(store, ledger_path, reader):
     old_us = factories.NOW_US - 2 * 86_400_000_000
     store.append(
