@@ -9,7 +9,8 @@ Semantics: SCHEDULING in scheduler.py.
 from array import array
 from collections import deque
 from collections.abc import Sequence
-from heapq import heapify, heappush
+from heapq import heapify, heappush, nsmallest
+from itertools import islice
 from struct import pack_into
 
 import numpy as np
@@ -171,9 +172,16 @@ class ReplicaState:
     def drop(self, slot: int) -> None:
         """Take a cancelled job out of the waiting, or leave it there to be skipped."""
         self.waiting_tokens -= self.length[slot]
-        if self.drops_lazily:
-            self.dropped += 1
-        elif self.config.priority_scheduling:
+        if not self.drops_lazily:
+            self.withdraw(slot)
+            return
+        self.dropped += 1
+        if self.cache is not None:
+            self.cache.forget(slot)
+
+    def withdraw(self, slot: int) -> None:
+        """Take a job out of the queues at once."""
+        if self.config.priority_scheduling:
             self.urgent.remove(self.urgency(slot))
             heapify(self.urgent)
         else:
@@ -194,6 +202,13 @@ class ReplicaState:
     def waiting(self) -> list[int]:
         """Return who waits in the queues, after a sweep, in no order that matters."""
         return [*self.queue, *(entry[3] for entry in self.urgent)]
+
+    def heads(self, count: int) -> list[int]:
+        """Return the first `count` of those who wait, after a sweep."""
+        if self.config.priority_scheduling:
+            first = self.urgent[:1] if count == 1 else nsmallest(count, self.urgent)
+            return [entry[3] for entry in first]
+        return list(islice(self.queue, count))
 
     def urgency(self, slot: int) -> tuple[int, int, int, int]:
         """Return the order of the waiting under priority; the largest is preempted first."""

@@ -13,7 +13,7 @@ from math import sqrt
 
 from simulator.leaping import ROOT_ERROR, ROW_WIDTH, ROWS_CHUNK, flush_rows
 from simulator.preemption import cancel_due, push_publication
-from simulator.state import ENTRY_BITS, ENTRY_MASK, NEVER, NO_MORE, ReplicaState
+from simulator.state import CANCELLED, ENTRY_BITS, ENTRY_MASK, NEVER, NO_MORE, ReplicaState
 from simulator.stepping import stepping
 from simulator.timing import MAX_PS, steps_until
 
@@ -89,6 +89,7 @@ def _striding(state: ReplicaState, limit: int) -> Generator[int, int, int]:
                 flush_rows(state, rows, iteration - bool(under_way))
                 rows += under_way
                 _write(state, now, iteration, number, decodes, context, committed, partial, shared)
+                state.waiting_tokens = sum(length[slot] for slot in state.waiting())
                 state.planned_end = due if decodes else None
                 state.planned_a = decode_ps[decodes] + per_context * context
                 state.planned_b = per_context * decodes
@@ -130,20 +131,31 @@ def _striding(state: ReplicaState, limit: int) -> Generator[int, int, int]:
                     fcfs.append(slot)
                 next_arrival = arrival[pending[0]] if pending else NO_MORE
             if next_cancel <= now:
-                if done[cancels[0][2]] >= 0:
+                slot = cancels[0][2]
+                if done[slot] >= 0:
                     heappop(cancels)
                     next_cancel = cancels[0][0] if cancels else NO_MORE
                     continue
                 if now > limit:
                     due = now
                     continue
+                if admission[slot] < 0:
+                    heappop(cancels)
+                    state.withdraw(slot)
+                    promised -= final_blocks[slot]
+                    done[slot], state.outcome[slot] = now, CANCELLED
+                    ended.append(slot)
+                    next_cancel = cancels[0][0] if cancels else NO_MORE
+                    continue
                 _write(state, now, iteration, number, decodes, context, committed, partial, shared)
                 cancel_due(state)
                 completions[:] = [entry for entry in completions if entry & ENTRY_MASK in running]
                 heapify(completions)
                 state.stale = 0
+                if state.dropped:
+                    state.sweep()
+                    promised = sum(final_blocks[slot] for slot in state.waiting())
                 decodes, context, committed, partial, shared = _read(state)
-                promised = sum(final_blocks[slot] for slot in state.waiting())
                 next_end = completions[0] >> ENTRY_BITS if completions else NO_MORE
                 next_cancel = cancels[0][0] if cancels else NO_MORE
 
@@ -154,19 +166,32 @@ def _striding(state: ReplicaState, limit: int) -> Generator[int, int, int]:
                         due = next_cancel
                     continue
                 if spare < promised or committed + promised > admissible or reaching:
-                    calm = committed + promised <= admissible and not reaching
-                    _write(
-                        state, now, iteration, number, decodes, context, committed, partial, shared
-                    )
-                    if calm and cache is not None:
+                    # No more can be admitted now than there are seats.
+                    seats = max_seqs - len(running)
+                    coming = sum(final_blocks[slot] for slot in state.heads(seats))
+                    calm = committed + coming <= admissible and not reaching
+                    if not calm or spare < coming:
+                        _write(
+                            state,
+                            now,
+                            iteration,
+                            number,
+                            decodes,
+                            context,
+                            committed,
+                            partial,
+                            shared,
+                        )
+                    if calm and spare < coming and cache is not None:
                         free = state.free_blocks_at(iteration)
                         cache.settle(free)
                         spare = cache.never_hit_next() - (committed - (usable - shared - free))
-                    if not calm or spare < promised:
+                    if not calm or spare < coming:
                         flush_rows(state, rows, iteration)
                         for slot in reaching:
                             if done_iteration[slot] > iteration:
                                 push_publication(state, slot)
+                        state.waiting_tokens = sum(length[slot] for slot in state.waiting())
                         state.room = NEVER
                         return limit
                 single, together, prefill, pairs = decodes, context, 0, 0
@@ -340,7 +365,6 @@ def _write(
     state.now, state.iteration, state.admissions = now, iteration, number
     state.decodes, state.decode_offset_sum = decodes, context - decodes * iteration
     state.committed, state.fixed_blocks = committed, shared
-    state.waiting_tokens = sum(state.length[slot] for slot in state.waiting())
     state.prefilling[:] = [partial] if partial >= 0 else []
     if partial >= 0:
         state.blocks[partial] = -(-state.computed[partial] // block_tokens)
