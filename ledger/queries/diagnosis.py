@@ -13,7 +13,7 @@ from ledger.diagnosis import Finding, Picture, diagnose
 from ledger.quantiles import nearest_rank_index
 from ledger.reading import fetch, fetch_one
 
-RECEIPTS_LIMIT = 5_000  # the newest of a window: more say no more of a p99
+RECEIPTS_LIMIT = 4_000  # the newest of a window: more say no more of a p99
 SNAPSHOTS_LIMIT = 20_000
 
 Numbers = npt.NDArray[np.float64]  # exact to 2**53; not a number: nothing was measured

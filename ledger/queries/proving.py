@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 from ledger.diagnosis import Finding, Row
 from ledger.reading import fetch
 
-RECEIPTS_LIMIT = 50_000  # the newest of the window, ten times as many as the diagnosis reads
+RECEIPTS_LIMIT = 50_000  # the newest of the window, many more than the diagnosis reads
 SHOWN_LIMIT = 10
 
 

@@ -1,6 +1,7 @@
 """Filters and tags of every template: numbers, times, status chips, the navigation."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from django import template
@@ -117,6 +118,16 @@ def breakable(code: str) -> SafeString:
         "{}",
         ((piece,) for piece in re.split(r"(?<=[_.])", code) if piece),
     )
+
+
+@register.filter
+def burn_rows(history: Sequence[tuple[str, str, str]]) -> SafeString:
+    """The table's rows of a burn rate's history: a thousand on a page, so not by the template."""
+    row = (
+        '<tr><th scope="row" class="mono">{}</th>'
+        '<td class="num">{}</td><td class="num">{}</td></tr>'
+    )
+    return format_html_join("", row, history)
 
 
 @register.filter
