@@ -38,4 +38,7 @@ if __name__ == "__main__":
     django.setup()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is no answer
-    serve(Path(sys.argv[1]), sys.stdin.buffer, answers)
+    try:
+        serve(Path(sys.argv[1]), sys.stdin.buffer, answers)
+    except BrokenPipeError:  # the server that asked was killed: nobody waits for the answer
+        os._exit(0)
