@@ -19,7 +19,7 @@ from gateway.pages.zone import ZONES
 from gateway.reporting import AskProblem, CostsAsk, read_costs
 from ledger.queries.costs import ROWS_LIMIT, CostTable, Drill, costs, tag_keys
 
-PAGE_ROWS_LIMIT = 100
+PAGE_ROWS_LIMIT = 80
 """More is for the export, which is whole: on the page the others are summed in one row."""
 
 
