@@ -49,6 +49,7 @@ PAGES = (
     "slo", "releases", "unknowns", "tenants", "tenant", "audit-log", "display", "reconciliation",
     "reconciliation-run", "routes", "policies", "policy", "policy-draft", "policies-compare",
     "rates", "rate-table", "rates-compare", "rates-history", "health", "audit",
+    "slo/declare", "releases/declare", "releases/start",  # as an admin: `--role admin`
 )  # fmt: skip
 
 
