@@ -1,7 +1,9 @@
 """Blocks checked at once say what the walk over their rows says (LED-7)."""
 
 from hashlib import sha256
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,20 +138,14 @@ def test_a_record_has_no_more_fields_than_a_function_of_sqlite_takes():
     assert max(len(kind.__struct_fields__) for kind in RECORDS) <= 97
 
 
-FLAT, BATCHES, FIXED = (
-    Rate(
-        key=key,
-        input_micro_per_mtok=2,
-        output_micro_per_mtok=8,
-        cached_input_micro_per_mtok=1,
-        **more,
-    )
-    for key, more in (
-        ("flat", {}),
-        ("batches", {"batch_multiplier_permille": 500}),
-        ("fixed", {"fixed_pico": 5}),
-    )
+FLAT = Rate(
+    key="flat",
+    input_micro_per_mtok=2,
+    output_micro_per_mtok=8,
+    cached_input_micro_per_mtok=1,
 )
+BATCHES = msgspec.structs.replace(FLAT, key="batches", batch_multiplier_permille=500)
+FIXED = msgspec.structs.replace(FLAT, key="fixed", fixed_pico=5)
 NOW_US = factories.NOW_US
 TABLES = {
     version: RateTable(
@@ -157,7 +153,7 @@ TABLES = {
     )
     for version, since in (("old", 0), ("new", NOW_US))
 }
-EXACT = {
+EXACT: dict[str, Any] = {
     "rate_table_version": "new",
     "rate_key": "flat",
     "input_tokens": 10,
@@ -181,7 +177,7 @@ NOTHING = {
     "cost_output_pico": 0,
     "cost_total_pico": 0,
 }
-CHARGED = [
+CHARGED: list[tuple[bool, dict[str, Any]]] = [
     (True, {}),
     (True, {"priority": "batch"}),
     (True, {"cost_retry_and_hedge_pico": 7, "cost_total_pico": 47}),

@@ -1,6 +1,7 @@
 """Reads over shared rows look them up: none reads a table whole, however long the ledger is."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from ledger.reading import connect_read_only
 from ledger.records import RECORDS, AttemptEvent, Reservation
 
 WANTED = {"after_us": 0, "after_seq": -1, "end": 2**62, "tenant": None}
-READS = {
+READS: dict[str, tuple[str, Any]] = {
     "export": (charges._SQL, WANTED),
     "ends of attempts": (what_if._ENDS.replace(":requests", "?, ?"), ("a", "b")),
     "attempts": (what_if._ATTEMPTS.replace(":requests", "?, ?"), ("a", "b")),

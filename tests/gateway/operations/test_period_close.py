@@ -2,6 +2,7 @@
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -148,7 +149,7 @@ def test_a_late_end_of_an_attempt_adjusts_our_side(books):
     assert movements(october) == [("only_ours", "late", True, 1, 0, -3_600_000_000)]
 
 
-NOTHING = {"cost_pico": 0, "input_tokens": 0, "output_tokens": 0}
+NOTHING: dict[str, Any] = {"cost_pico": 0, "input_tokens": 0, "output_tokens": 0}
 
 
 def decided(number: int, at_us: int) -> list[Record]:

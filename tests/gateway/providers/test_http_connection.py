@@ -68,8 +68,8 @@ def at(raw, scenario, *, scheme="http", patience=None, **settings):
         async with asyncio.timeout(LIMIT_S), raw:
             declared = route(f"{scheme}://127.0.0.1:{raw.port}/v1", **settings)
             provider = OpenAIProvider(
-                [declared], clock=SystemClock(), credential={}.get, first_revision=lambda _: 1,
-                patience=patience,
+                [declared], clock=SystemClock(), credential=lambda _: None,
+                first_revision=lambda _: 1, patience=patience,
             )  # fmt: skip
             try:
                 return await scenario(provider, declared)
