@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PORT ?= 8000
 SERVE ?= 1
-WORKERS ?= 2
+WORKERS ?= 3
 RECEIPTS ?= 10000000
 BIN := .venv/bin
 RUN := $(BIN)/python manage.py

@@ -2,8 +2,8 @@
 
 A pass over a million receipts holds the interpreter a third of a second; in another process it
 takes what the data plane leaves of the processor. The process reads the ledger and writes nothing:
-the server appends what it planned. It starts when there is something to plan and ends after a
-quiet minute, with the server, or as soon as its pipe closes, so that nothing outlives a kill.
+the server appends what it planned. It starts when there is something to plan and ends after ten
+quiet minutes, with the server, or as soon as its pipe closes, so that nothing outlives a kill.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from ledger.records import RECORDS, Record
 
 log = logging.getLogger(__name__)
 
-IDLE_SECONDS = 60.0
+IDLE_SECONDS = 600.0  # two windows of the evaluator: its start takes a second of CPU
 PLAN_SECONDS = 120.0
 FRAME = struct.Struct("!I")  # the length of what follows, in bytes
 COMMAND = (sys.executable, "-m", "gateway.operations.planning_process")
@@ -160,7 +160,7 @@ class Planner:
         )  # fmt: skip
 
     def _end(self) -> None:
-        """End it after a quiet minute. Killed, since a stopped one reads no end of its pipe."""
+        """End it after ten quiet minutes. Killed, since a stopped one reads no end of its pipe."""
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

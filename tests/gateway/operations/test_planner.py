@@ -48,6 +48,12 @@ def test_a_row_of_each_table_comes_back_from_the_process_as_it_was_planned(kind)
     )
 
 
+def running(planner: Planner) -> int:
+    """The number of its process; never 0, which would signal this one and its like."""
+    assert planner.process_id
+    return planner.process_id
+
+
 def planned(fleet: Fleet, operation, actor=EVALUATOR):
     with closing(fleet.reader()) as connection:
         return prepare(operation, Seen(connection=connection, now_us=AT_US, actor=actor))
@@ -76,7 +82,7 @@ def test_a_planning_process_that_is_killed_is_told_and_the_next_one_serves(fleet
         try:
             refused = await planner.prepare(EvaluateSlos(), EVALUATOR, AT_US)
             assert (type(refused), refused.code) == (Refused, "NOTHING_DUE")
-            process = planner.process_id or 0
+            process = running(planner)
             asked = asyncio.create_task(planner.prepare(EvaluateSlos(), EVALUATOR, AT_US))
             os.kill(process, signal.SIGSTOP)  # it has the ask, and never answers
             await asyncio.sleep(0)
@@ -144,7 +150,7 @@ def test_nothing_waits_for_a_plan_which_is_made_again_where_something_was_done_m
             )  # fmt: skip
             try:
                 await planner.prepare(EvaluateSlos(at_us=0), EVALUATOR, AT_US)
-                process = planner.process_id or 0
+                process = running(planner)
                 os.kill(process, signal.SIGSTOP)
                 evaluating = asyncio.create_task(executor.perform(EvaluateSlos(), EVALUATOR))
                 while not planner.busy:
