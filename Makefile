@@ -9,7 +9,7 @@ BIN := .venv/bin
 RUN := $(BIN)/python manage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo serve test lint types contracts migrations unit chromium \
+.PHONY: help install install-dev demo serve test checks lint types contracts migrations unit chromium \
 	bench bench-short bench-growth bench-gateway bench-phases bench-ledger bench-simulator bench-slo \
 	bench-pages seed-large test-clients diagnosis-long crash-long faults-long simulator-long soak \
 	audit screenshots lock clean
@@ -39,7 +39,10 @@ endif
 serve: .venv/runtime  ## serve the ledger that is there, on PORT
 	$(RUN) serve --port $(PORT)
 
-test: lint types contracts migrations unit  ## everything that CI runs
+test: .venv/dev chromium  ## everything that CI runs; the checks beside the tests, which mostly wait
+	$(MAKE) --no-print-directory -j2 unit checks
+
+checks: lint types contracts migrations
 
 lint: .venv/dev  ## format and lint
 	$(BIN)/ruff format --check .
