@@ -114,7 +114,12 @@ def passes(path: Path) -> float:
 async def turn_of(
     desk: Desk, store: Store, count: int, first: int, planner: Planner | None
 ) -> list[float]:
-    """What `decided` returns, with passes beside it where there is a planner."""
+    """What `decided` returns, with passes beside it where there is a planner.
+
+    Its process runs already, as a server's does, which keeps it from one window to the next.
+    """
+    if planner is not None:
+        await planner.prepare(EvaluateSlos(at_us=0), EVALUATOR, END_US + CLOSES_US)
     passes = asyncio.create_task(_pass_again(planner)) if planner is not None else None
     try:
         return await decided(desk, store, count, first)
