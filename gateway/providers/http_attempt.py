@@ -161,7 +161,7 @@ class HttpAttempt:
         except StreamTooLarge:
             self._answer.fail(TOO_LARGE, temporary=False)
             self._finish(cleanly=self._framed)
-        except Exception as fault:
+        except Exception as fault:  # ours, as above: the attempt has to have an end
             self._broken(fault)
 
     def lost(self, why: Lost) -> None:
