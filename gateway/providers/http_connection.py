@@ -159,6 +159,8 @@ class Connection(asyncio.Protocol):
             raise ValueError("an answer that nobody asked for")
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head_read:
+            return  # a trailer: whoever reads has the head by now, and they may be without end
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:

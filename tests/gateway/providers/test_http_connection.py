@@ -110,6 +110,46 @@ def test_what_is_no_http_or_too_much_of_it_is_unknown_since_the_request_was_sent
     assert (text, type(outcome), outcome.reason) == ("", Unknown, "PROVIDER_CONNECTION_LOST")
 
 
+class Heard:
+    """Keeps what it reads of an answer."""
+
+    def __init__(self):
+        self.headers, self.data, self.end = {}, b"", ""
+
+    def head(self, status, headers, framed):
+        self.headers = headers
+
+    def body(self, data):
+        self.data += data
+
+    def over(self):
+        self.end = "over"
+
+    def lost(self, why):
+        self.end = why
+
+
+def test_what_follows_a_body_is_no_header_however_much_of_it_there_is():
+    trailers = b"x-request-id: other\r\n" + b"".join(b"x-%d: y\r\n" % n for n in range(20_000))
+    own = HEAD + b"x-request-id: own\r\ntransfer-encoding: chunked\r\n\r\n"
+    raw = Raw(own + b"2\r\nok\r\n0\r\n" + trailers + b"\r\n")
+
+    async def scenario():
+        async with asyncio.timeout(LIMIT_S), raw:
+            pool = Pool(Patience(), allow_link_local=False)
+            target, heard = target_of(f"http://127.0.0.1:{raw.port}/v1"), Heard()
+            connection = await pool.connection(target)
+            connection.ask(head(b"GET", target, ()) + b"content-length: 0\r\n\r\n", heard)
+            while not heard.end:
+                await asyncio.sleep(0)
+            await pool.close()
+            return heard
+
+    heard = asyncio.run(scenario())
+    assert (heard.end, heard.data, heard.headers["x-request-id"]) == ("over", b"ok", "own")
+    assert len(heard.headers) == 3
+
+
 def test_an_answer_that_nobody_asked_for_is_nobodys():
     """SEC-3: it is not taken for the answer to the next request on that connection."""
     ends, raw = answers(ANSWER + ANSWER, times=2)
