@@ -1,6 +1,7 @@
 """Ledgers with traffic in the shape that a test needs, and the control plane's passes over them."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from gateway.clock import VirtualClock
 from gateway.operations import anywhere
@@ -17,6 +18,12 @@ STEP_US = 5 * MINUTE_US
 NOW_US = 1_790_000_000_000_000 - 1_790_000_000_000_000 % (6 * 3_600_000_000)
 LONGEST_DEADLINE_US = 120_000_000
 GRACE_US = 30_000_000
+SHED: Any = {
+    "status": "rejected",
+    "terminal_error_code": "CAPACITY_SHED",
+    "tenant_id": "back-office",
+}
+"""How a receipt of a request that was turned away differs from one that was served."""
 OPERATOR = Actor(name="ada", role="admin", via="console")
 
 

@@ -24,6 +24,7 @@ from ledger.records import SloEvaluation, Tenant
 from tests.gateway.control.ledger_of import (
     MINUTE_US,
     NOW_US,
+    SHED,
     STEP_US,
     actions,
     closed,
@@ -35,12 +36,6 @@ from tests.gateway.control.ledger_of import (
     rows,
 )
 from tests.ledger.seeded import Plans
-
-SHED: Any = {
-    "status": "rejected",
-    "terminal_error_code": "CAPACITY_SHED",
-    "tenant_id": "back-office",
-}
 
 
 def states(fleet, slo_id):

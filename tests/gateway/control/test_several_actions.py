@@ -19,6 +19,7 @@ from ledger.slo_text import to_json
 from tests.gateway.control.ledger_of import (
     MINUTE_US,
     NOW_US,
+    SHED,
     STEP_US,
     actions,
     closed,
@@ -31,11 +32,6 @@ from tests.gateway.control.ledger_of import (
 
 CAPACITY = next(one for one in DEFAULT_SLOS if one.indicator == "capacity")
 VALID = next(one for one in DEFAULT_SLOS if one.indicator == "valid_completion")
-SHED: Any = {
-    "status": "rejected",
-    "terminal_error_code": "CAPACITY_SHED",
-    "tenant_id": "back-office",
-}
 FAILED: Any = {"status": "failed", "terminal_error_code": "PROVIDER_FAILED"}
 
 
