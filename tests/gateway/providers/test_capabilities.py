@@ -178,7 +178,9 @@ def test_prv_4_the_simulator_is_as_its_row_says():
         stopped = await answered(attempt_id="req_5.0", parameters=stop)
         called = await answered(attempt_id="req_6.0", tools_json=TOOLS)
         formed = await answered(attempt_id="req_7.0", schema={"type": "object"})
-        attempt = provider.start(call(declared, attempt_id="req_8.0", max_output_tokens=60_000))
+        attempt = provider.start(
+            call(declared, attempt_id="req_8.0", max_output_tokens=60_000, ignore_eos=True)
+        )
         attempt.cancel("CLIENT_GONE")
         too_long = await answered(attempt_id="req_9.0", input_tokens=10**7)
         return (

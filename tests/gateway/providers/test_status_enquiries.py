@@ -156,7 +156,9 @@ def test_prv_3_the_simulator_can_always_be_asked_by_its_id_or_the_attempts():
         attempt = provider.start(call(route, max_output_tokens=5, ignore_eos=True))
         running = await provider.ask(route, "req_1.0")
         _, outcome = await whole(attempt)
-        other = provider.start(call(route, attempt_id="req_2.0", max_output_tokens=60_000))
+        other = provider.start(
+            call(route, attempt_id="req_2.0", max_output_tokens=60_000, ignore_eos=True)
+        )
         other.cancel("CLIENT_GONE")
         await whole(other)
         return (
