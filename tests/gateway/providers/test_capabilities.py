@@ -179,7 +179,7 @@ def test_prv_4_the_simulator_is_as_its_row_says():
         called = await answered(attempt_id="req_6.0", tools_json=TOOLS)
         formed = await answered(attempt_id="req_7.0", schema={"type": "object"})
         attempt = provider.start(
-            call(declared, attempt_id="req_8.0", max_output_tokens=60_000, ignore_eos=True)
+            call(declared, attempt_id="req_8.0", max_output_tokens=8_000, ignore_eos=True)
         )
         attempt.cancel("CLIENT_GONE")
         too_long = await answered(attempt_id="req_9.0", input_tokens=10**7)
@@ -189,7 +189,9 @@ def test_prv_4_the_simulator_is_as_its_row_says():
             provider.capabilities(declared),
         )  # fmt: skip
 
-    runs, stopped, called, formed, cancelled, refused, asked, seen, claimed = simulated(scenario)
+    runs, stopped, called, formed, cancelled, refused, asked, seen, claimed = simulated(
+        scenario, 50.0
+    )
     plain, again, warm, other = runs
     assert claimed == OF_KIND["simulator"]
     assert claimed.sampling == ("seed", "ignore_eos")

@@ -157,7 +157,7 @@ def test_prv_3_the_simulator_can_always_be_asked_by_its_id_or_the_attempts():
         running = await provider.ask(route, "req_1.0")
         _, outcome = await whole(attempt)
         other = provider.start(
-            call(route, attempt_id="req_2.0", max_output_tokens=60_000, ignore_eos=True)
+            call(route, attempt_id="req_2.0", max_output_tokens=8_000, ignore_eos=True)
         )
         other.cancel("CLIENT_GONE")
         await whole(other)
@@ -170,7 +170,7 @@ def test_prv_3_the_simulator_can_always_be_asked_by_its_id_or_the_attempts():
             await provider.ask(route, "sim-req_of_an_earlier_process.0"),
         )
 
-    running, outcome, by_id, by_attempt, cancelled, gone = simulated(scenario)
+    running, outcome, by_id, by_attempt, cancelled, gone = simulated(scenario, 50.0)
     assert running is None  # it has no end yet
     assert by_id == by_attempt
     assert (by_id.usage, by_id.finish_reason) == (outcome.usage, outcome.finish_reason)

@@ -63,13 +63,16 @@ def against(
     return asyncio.run(run())
 
 
-def simulated(scenario):
-    """Run a scenario with the simulator as a provider, and its route."""
+def simulated(scenario, time_scale=1_000.0):
+    """Run a scenario with the simulator as a provider, and its route.
+
+    What is to be cancelled needs a slower one: 8,000 tokens take seconds at a scale of 50.
+    """
 
     async def run():
         declared = make.route(address="sim:llama-3.1-8b-rtx4090")
         provider = SimulatorProvider(
-            [declared], clock=SystemClock(), time_scale=1_000.0, first_revision=lambda _: 1
+            [declared], clock=SystemClock(), time_scale=time_scale, first_revision=lambda _: 1
         )
         try:
             return await scenario(provider, declared)
