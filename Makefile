@@ -9,6 +9,8 @@ BIN := .venv/bin
 RUN := $(BIN)/python manage.py
 
 .DEFAULT_GOAL := help
+# Modules compiled once serve every process that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help install install-dev demo serve test checks lint types contracts migrations unit chromium \
 	bench bench-short bench-growth bench-gateway bench-phases bench-ledger bench-simulator bench-slo \
 	bench-pages seed-large test-clients diagnosis-long crash-long faults-long simulator-long soak \
@@ -24,7 +26,7 @@ help:  ## this list
 	@touch $@
 
 .venv/dev: requirements-dev.lock .venv/runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements-dev.lock
 	@touch $@
 
 install: .venv/runtime  ## a virtual environment with what serving needs
