@@ -51,7 +51,8 @@ async def outcome_of(
     except Exception as fault:  # an adapter's fault must not cost the request its receipt
         return _broken(leg, fault)
     finally:
-        leg.patience = None
+        # An attempt holds its run's pieces and its messages: it is freed as soon as it is over.
+        leg.patience = leg.attempted = None
 
 
 def stop(leg: Leg, reason: str, patience_s: float) -> None:

@@ -288,6 +288,8 @@ class HttpAttempt:
             self._connection.let_go()
             self._connection = None
         self._told_end(self)
+        # Bound to itself and to its run: without these it is freed as soon as nobody holds it.
+        self._take_body, self._piece = _unread, None
         if self._outcome.done():  # nobody waits any more
             return
         if isinstance(event, Exception):
@@ -308,6 +310,10 @@ class HttpAttempt:
             self._early.append(piece)
         else:
             self._piece(piece)
+
+
+def _unread(data: bytes) -> None:
+    """Stands for what is done with a body once the attempt is over."""
 
 
 def request_of(call: Call, head: bytes, content: bytes) -> bytes:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from ledger.meters import METERS
-from ledger.usage.counts import Term, compiled
+from ledger.usage.counts import Sum, compiled
 
 Stream = Literal["total", "running", "deltas"]
 
@@ -40,7 +40,7 @@ class Convention:
     stream: Stream = "total"
 
     @cached_property
-    def sums(self) -> Mapping[str, tuple[Term, ...]]:
+    def sums(self) -> Mapping[str, Sum]:
         """The compiled sums by the count that they give."""
         texts = {"input": self.input, "cached_input": self.cached, "output": self.output}
         unknown = self.meters.keys() - METERS.keys()

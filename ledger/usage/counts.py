@@ -25,6 +25,13 @@ class Term(NamedTuple):
     places: tuple[tuple[Step, ...], ...]
 
 
+class Sum(NamedTuple):
+    """A compiled sum: its terms, and the fields of a payload that any of them begins with."""
+
+    terms: tuple[Term, ...]
+    fields: frozenset[str]
+
+
 class Found(NamedTuple):
     """A sum over a payload. `total` None: its first term is missing. `bad`: some is no count."""
 
@@ -32,8 +39,11 @@ class Found(NamedTuple):
     bad: bool
 
 
-def compiled(text: str) -> tuple[Term, ...]:
-    """The terms of a sum. ValueError for a text that is none."""
+MISSING = Found(total=None, bad=False)
+
+
+def compiled(text: str) -> Sum:
+    """The sum that a text stands for. ValueError for a text that is none."""
     terms, sign = [], 1
     for part in re.split(r"\s([+-])\s", text):
         if part in ("+", "-"):
@@ -41,13 +51,16 @@ def compiled(text: str) -> tuple[Term, ...]:
             continue
         places = [tuple(map(_step, place.strip().split("."))) for place in _alternatives(part)]
         terms.append(Term(sign=sign, places=tuple(places)))
-    return tuple(terms)
+    fields = frozenset(place[0][0] for term in terms for place in term.places)
+    return Sum(terms=tuple(terms), fields=fields)
 
 
-def found(terms: tuple[Term, ...], payload: Mapping[str, Any]) -> Found:
+def found(wanted: Sum, payload: Mapping[str, Any]) -> Found:
     """The sum over a payload, never below zero. Missing terms but the first one count nothing."""
+    if wanted.fields.isdisjoint(payload):
+        return MISSING  # most sums of most payloads
     total, first_missing, bad = 0, False, False
-    for position, term in enumerate(terms):
+    for position, term in enumerate(wanted.terms):
         value, wrong = _first(term.places, payload)
         bad = bad or wrong
         if value is None:
@@ -57,9 +70,9 @@ def found(terms: tuple[Term, ...], payload: Mapping[str, Any]) -> Found:
     return Found(total=None if first_missing else max(total, 0), bad=bad or total < 0)
 
 
-def any_found(terms: tuple[Term, ...], payload: Mapping[str, Any]) -> Found:
+def any_found(wanted: Sum, payload: Mapping[str, Any]) -> Found:
     """As `found`, but missing only where every term is."""
-    values = [(term.sign, *_first(term.places, payload)) for term in terms]
+    values = [(term.sign, *_first(term.places, payload)) for term in wanted.terms]
     total = sum(sign * value for sign, value, _ in values if value is not None)
     there = any(value is not None for _, value, _ in values)
     bad = any(wrong for _, _, wrong in values) or total < 0
@@ -83,16 +96,16 @@ def _first(
     """(the count of the first place that has one, whether some place held what is no count)."""
     bad = False
     for place in places:
-        there, values = _at(place, payload)
+        values = _at(place, payload)
         counts = [value for value in values if _is_count(value)]
         bad = bad or len(counts) < len(values)
-        if there and counts:
+        if counts:
             return sum(counts), bad
     return None, bad
 
 
-def _at(place: tuple[Step, ...], payload: Any) -> tuple[bool, list[Any]]:
-    """(whether the place exists, what stands there; null is nothing)."""
+def _at(place: tuple[Step, ...], payload: Any) -> list[Any]:
+    """What stands at a place; null is nothing."""
     at: list[Any] = [payload]
     for name, picked in place:
         inner = [value[name] for value in at if isinstance(value, dict) and name in value]
@@ -106,7 +119,7 @@ def _at(place: tuple[Step, ...], payload: Any) -> tuple[bool, list[Any]]:
                 and any(element.get(field) in picked for field in _PICKED_BY)
             ]
         at = [value for value in inner if value is not None]
-    return bool(at), at
+    return at
 
 
 def _is_count(value: Any) -> bool:

@@ -5,12 +5,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from ledger.meters import METERS
+from ledger.meters import METERS, ROOTS
 from ledger.rates import Meters, Usage
 from ledger.usage.conventions import Convention
 from ledger.usage.counts import any_found, found
 
 TIER_LIMIT_CHARS = 32
+_ROOTS = frozenset(ROOTS)
 
 
 class Normalised(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,9 +45,9 @@ def normalise(
     sums = convention.sums
     doubts: list[str] = []
     given: dict[str, int] = {}
-    for name, terms in sums.items():
+    for name, wanted in sums.items():
         look = any_found if name == "output" and convention.omits_zeros else found
-        count, bad = look(terms, payload)
+        count, bad = look(wanted, payload)
         if bad:
             doubts.append(name)
         if count is not None:
@@ -113,6 +114,8 @@ def _checked(
 
 def _fitted(given: Mapping[str, int], room: dict[str, int], doubts: list[str]) -> Meters:
     """The further meters in their own order, each no larger than what is left of its whole."""
+    if given.keys() <= _ROOTS:
+        return ()
     fitted = []
     for name, meter in METERS.items():
         count = given.get(name, 0)
