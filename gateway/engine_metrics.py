@@ -4,10 +4,13 @@
 whose age has a metric of its own (SCH-2).
 """
 
-from prometheus_client import Counter, Gauge, Histogram
+from functools import lru_cache
+from typing import NamedTuple
+
+from prometheus_client import Gauge
 
 from gateway.book import Book
-from gateway.metric_registry import REGISTRY, BoundedLabel, PerRoute, child
+from gateway.metric_registry import REGISTRY, BoundedLabel, Counter, Histogram, PerRoute
 from gateway.policy.values import RoutePolicy
 from ledger.records import Receipt
 
@@ -21,6 +24,7 @@ _ITL = (
 )  # fmt: skip
 _REQUEST = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 120.0)
 _OF = ["model_name", "engine"]
+SERIES_LIMIT = 4_096  # that are found by what they count
 
 
 def _gauge(name: str, what: str) -> Gauge:
@@ -67,17 +71,38 @@ def request_ended(receipt: Receipt) -> None:
     """Count a request by its receipt, which is durable."""
     if receipt.status == "rejected" or receipt.route_id is None:
         return
-    labels = _model(receipt.logical_model), _engine(receipt.route_id)
-    child(_prompt, *labels).inc(receipt.input_tokens)
-    child(_generated, *labels).inc(receipt.output_tokens)
-    completed = receipt.status == "completed"
-    if completed:
-        child(_success, *labels).inc()
-    for histogram, value_us in (
-        (_ttft, receipt.first_token_us),
-        (_itl, receipt.itl_mean_us),
-        (_queue, receipt.queue_us),
-        (_e2e, receipt.e2e_us if completed else None),
-    ):
-        if value_us is not None:
-            child(histogram, *labels).observe(value_us / 1e6)
+    series = _series_of(receipt.logical_model, receipt.route_id)
+    series.prompt.add(receipt.input_tokens)
+    series.generated.add(receipt.output_tokens)
+    series.ttft.add(receipt.first_token_us)
+    series.itl.add(receipt.itl_mean_us)
+    series.queue.add(receipt.queue_us)
+    if receipt.status == "completed":
+        series.success.add()
+        series.e2e.add(receipt.e2e_us)
+
+
+class _Series(NamedTuple):
+    """What a request is counted in, all of one model and engine."""
+
+    prompt: Counter
+    generated: Counter
+    success: Counter
+    ttft: Histogram
+    itl: Histogram
+    queue: Histogram
+    e2e: Histogram
+
+
+@lru_cache(maxsize=SERIES_LIMIT)
+def _series_of(model_name: str, route_id: str) -> _Series:
+    labels = _model(model_name), _engine(route_id)
+    return _Series(
+        prompt=_prompt.labels(*labels),
+        generated=_generated.labels(*labels),
+        success=_success.labels(*labels),
+        ttft=_ttft.labels(*labels),
+        itl=_itl.labels(*labels),
+        queue=_queue.labels(*labels),
+        e2e=_e2e.labels(*labels),
+    )

@@ -12,11 +12,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 Metric = Counter | Gauge | Histogram
-_TYPES: dict[type[Metric], tuple[str, str]] = {
-    Counter: ("counter", "_total"),
-    Gauge: ("gauge", ""),
-    Histogram: ("histogram", ""),
-}
+_ENDS = {"counter": "_total", "gauge": "", "histogram": ""}  # of a name, by the metric's type
 
 
 class Exposition:
@@ -30,10 +26,9 @@ class Exposition:
         """Take up a metric. Raises TypeError of a kind that isn't written here."""
         if not isinstance(metric, Counter | Gauge | Histogram):
             raise TypeError(f"{type(metric).__name__} has no writer here: add one")
-        kind, end = _TYPES[type(metric)]
         told = metric._documentation.replace("\\", r"\\").replace("\n", r"\n")
-        name = metric._name + end
-        self._metrics.append((metric, f"# HELP {name} {told}\n# TYPE {name} {kind}\n"))
+        name = metric._name + _ENDS[metric._type]
+        self._metrics.append((metric, f"# HELP {name} {told}\n# TYPE {name} {metric._type}\n"))
 
     def text(self) -> bytes:
         """Returns every series of every metric as UTF-8."""
@@ -72,7 +67,7 @@ def _lines(metric: Metric, values: tuple[str, ...]) -> tuple[str, ...]:
     labels = dict(zip(metric._labelnames, values, strict=True))
     name = metric._name
     if not isinstance(metric, Histogram):
-        return (f"{name}{_TYPES[type(metric)][1]}{_labelled(labels)} ",)
+        return (f"{name}{_ENDS[metric._type]}{_labelled(labels)} ",)
     buckets = (
         f"{name}_bucket{_labelled({**labels, 'le': _text(bound)})} "
         for bound in metric._upper_bounds

@@ -5,14 +5,17 @@ distinct values and calls the rest "other", so that neither a client nor a backe
 exposition.
 """
 
-from prometheus_client import Counter, Gauge, Histogram
+from functools import lru_cache
+from typing import NamedTuple
+
+from prometheus_client import Gauge
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from gateway import engine_metrics
 from gateway.book import Book
 from gateway.metric_registry import REGISTRY as REGISTRY
 from gateway.metric_registry import BoundedLabel as BoundedLabel
-from gateway.metric_registry import PerRoute, child
+from gateway.metric_registry import Counter, Histogram, PerRoute, child
 from gateway.policy.values import RoutePolicy
 from ledger.money import PICO_PER_UNIT
 from ledger.records import Receipt
@@ -20,6 +23,8 @@ from ledger.records import Receipt
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+SERIES_LIMIT = 4_096  # that are found by what they count, of each kind
+
 _ITL_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
 
 _requests = Counter(
@@ -164,29 +169,70 @@ _reason, _route, _priority, _endpoint = (BoundedLabel() for _ in range(4))
 def request_ended(receipt: Receipt) -> None:
     """Count a request by its receipt, which is durable."""
     engine_metrics.request_ended(receipt)
-    route, priority = _route(receipt.route_id), _priority(receipt.priority)
-    degraded = "true" if receipt.degraded_from else "false"
-    reason = _reason(receipt.terminal_error_code)
-    child(_requests, receipt.status, reason, route, priority, degraded).inc()
+    _requests_of(
+        receipt.status, receipt.terminal_error_code, receipt.route_id, receipt.priority,
+        receipt.degraded_from is not None,
+    ).add()  # fmt: skip
     if receipt.status == "rejected":
         return
-    child(_tokens, route, "input").inc(receipt.input_tokens)
-    child(_tokens, route, "output").inc(receipt.output_tokens)
-    if receipt.cached_input_tokens:
-        child(_tokens, route, "cached_input").inc(receipt.cached_input_tokens)
-    for histogram, value_us in (
-        (_ttft, receipt.first_token_us),
-        (_queue, receipt.queue_us),
-        (_itl, receipt.itl_p95_us),
-        (_e2e, receipt.e2e_us if receipt.status == "completed" else None),
-    ):
-        if value_us is not None:
-            child(histogram, route, priority).observe(value_us / 1e6)
+    series = _series_of(receipt.route_id, receipt.priority)
+    series.input_tokens.add(receipt.input_tokens)
+    series.output_tokens.add(receipt.output_tokens)
+    series.cached_tokens.add(receipt.cached_input_tokens)
+    series.ttft.add(receipt.first_token_us)
+    series.queue.add(receipt.queue_us)
+    series.itl.add(receipt.itl_p95_us)
+    if receipt.status == "completed":
+        series.e2e.add(receipt.e2e_us)
+
+
+class _Series(NamedTuple):
+    """What a request that ran is counted in, all of one route and priority."""
+
+    input_tokens: Counter
+    output_tokens: Counter
+    cached_tokens: Counter
+    ttft: Histogram
+    queue: Histogram
+    itl: Histogram
+    e2e: Histogram
+
+
+@lru_cache(maxsize=SERIES_LIMIT)
+def _series_of(route_id: str | None, priority_name: str) -> _Series:
+    route, priority = _route(route_id), _priority(priority_name)
+    return _Series(
+        input_tokens=_tokens.labels(route, "input"),
+        output_tokens=_tokens.labels(route, "output"),
+        cached_tokens=_tokens.labels(route, "cached_input"),
+        ttft=_ttft.labels(route, priority),
+        queue=_queue.labels(route, priority),
+        itl=_itl.labels(route, priority),
+        e2e=_e2e.labels(route, priority),
+    )
+
+
+@lru_cache(maxsize=SERIES_LIMIT)
+def _requests_of(
+    status: str, reason: str | None, route_id: str | None, priority: str, degraded: bool
+) -> Counter:
+    labels = status, _reason(reason), _route(route_id), _priority(priority)
+    return _requests.labels(*labels, "true" if degraded else "false")
+
+
+@lru_cache(maxsize=SERIES_LIMIT)
+def _attempts_of(kind: str, route_id: str, status: str) -> Counter:
+    return _attempts.labels(kind, _route(route_id), status)
+
+
+@lru_cache(maxsize=SERIES_LIMIT)
+def _responses_of(endpoint: str, status: int) -> Counter:
+    return _responses.labels(_endpoint(endpoint), str(status))
 
 
 def attempt_ended(kind: str, route_id: str, status: str) -> None:
     """Count an attempt's end; its receipt may have others beside it."""
-    child(_attempts, kind, _route(route_id), status).inc()
+    _attempts_of(kind, route_id, status).add()
 
 
 def usage_over_cap(route_id: str) -> None:
@@ -226,7 +272,7 @@ def turned_away(reason: str) -> None:
 
 def responded(endpoint: str, status: int) -> None:
     """Count a response by the endpoint's name, which is one of a fixed table."""
-    child(_responses, _endpoint(endpoint), str(status)).inc()
+    _responses_of(endpoint, status).add()
 
 
 def observe_book(book: Book, policy: RoutePolicy | None = None) -> None:
