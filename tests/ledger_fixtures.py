@@ -3,8 +3,6 @@
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +12,9 @@ import pytest
 
 from ledger.reading import connect_read_only
 from ledger.store import Store
+from tests import forked
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = forked.ROOT
 
 
 def migrate_ledger(path: Path) -> None:
@@ -26,13 +25,8 @@ def migrate_ledger(path: Path) -> None:
         "WEIGHBRIDGE_DB": str(path),
         "WEIGHBRIDGE_CONSOLE_DB": str(path.with_name("console.sqlite3")),
     }
-    subprocess.run(
-        [sys.executable, "manage.py", "migrate", "--database", "ledger", "--skip-checks"],
-        cwd=ROOT,
-        env=environment,
-        check=True,
-        capture_output=True,
-    )
+    command = ("manage.py", "migrate", "--database", "ledger", "--skip-checks")
+    forked.run(command, env=environment, check=True)
 
 
 def without_log(path: Path) -> None:

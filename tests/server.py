@@ -10,7 +10,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ from gateway.api.auth import ALL_SCOPES, KEY_RANDOM_BYTES, mint_key
 from gateway.demo.fleet import TENANTS, fleet_records
 from ledger.records import Record
 from ledger.store import Store
+from tests import forked
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = forked.ROOT
 START_SECONDS = 60
 
 
@@ -31,7 +31,7 @@ class Server:
 
     base_url: str
     keys: dict[str, str]
-    process: "subprocess.Popen[bytes]"
+    process: forked.Forked
     ledger: Path
     log: Path
 
@@ -95,13 +95,12 @@ def serving(ledger: Path, keys: dict[str, str], time_scale: float = 20.0) -> Ite
     listening = socket.create_server(("127.0.0.1", 0))
     log = ledger.with_suffix(".log")
     with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.serve_socket", str(listening.fileno())],
-            cwd=ROOT,
+        process = forked.start(
+            ("-m", "tests.serve_socket", "3"),
             env=environment_of(ledger, time_scale),
-            pass_fds=(listening.fileno(),),
             stdout=output,
-            stderr=subprocess.STDOUT,
+            stderr=output,
+            more=(listening.fileno(),),
         )
     port = listening.getsockname()[1]
     listening.close()

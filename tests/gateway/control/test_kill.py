@@ -1,15 +1,13 @@
 """Kill the evaluator at any point: no window twice or skipped, no action done twice (SLO-8)."""
 
-import os
 import random
 import subprocess
-import sys
 import time
 
 from ledger.queries.objectives import objectives
 from ledger.records import SloEvaluation
+from tests import forked
 from tests.gateway.control.ledger_of import NOW_US, STEP_US, actions, experiment_one, pour, rows
-from tests.ledger_fixtures import ROOT
 from tests.server import environment_of
 from tests.server_fixtures import Fleet
 
@@ -17,13 +15,12 @@ STEPS = 16
 KILLS = 6
 
 
-def evaluator(fleet: Fleet) -> subprocess.Popen:
+def evaluator(fleet: Fleet) -> forked.Forked:
     """A started evaluator that has said that it is ready."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.gateway.control.evaluator_process", str(fleet.ledger),
-         str(NOW_US), str(STEPS)],
-        cwd=ROOT, env={**os.environ, **environment_of(fleet.ledger)}, stdout=subprocess.PIPE,
-        text=True,
+    process = forked.start(
+        ("-m", "tests.gateway.control.evaluator_process", str(fleet.ledger), str(NOW_US),
+         str(STEPS)),
+        env=environment_of(fleet.ledger), stdout=subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout.readline() == "ready\n"
     return process

@@ -4,7 +4,6 @@ import io
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from gateway.fleet_file.document import read_fleet
 from gateway.fleet_file.named import named
 from gateway.fleet_file.toml_text import written
 from gateway.operations.registry import described
+from tests import forked
 from tests.gateway.operations.publishing import in_force, size
 from tests.ledger.commands import run
 from tests.policy_factories import edge, replaced
@@ -194,11 +194,8 @@ def test_any_operation_runs_from_the_command_and_its_refusal_is_on_stderr(comman
 
 def test_a_shell_sees_0_for_done_and_1_for_refused(fleet):
     def shell(*arguments: str, given: str = "") -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "manage.py", "operate", *arguments],
-            cwd=ROOT, env=environment_of(fleet.ledger), input=given, capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+        command = ("manage.py", "operate", *arguments)
+        return forked.run(command, env=environment_of(fleet.ledger), given=given)
 
     fields = '{"tenant_id": "newcomers", "quota": {"in_flight_limit": 2}}'
     made = shell("set_tenant", "--json", "-", "--reason", "r", given=fields)

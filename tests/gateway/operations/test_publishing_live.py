@@ -179,6 +179,7 @@ def test_a_drained_route_gets_nothing_new_until_it_is_brought_back_also_over_a_r
     """RTY-2: the audit row alone is the record."""
     taking = {"fast-v2", "fast-us-v2"}
     with fleet.serving() as server:
+        assert server.call("/readyz")[0] == 200  # from here on the ledger is the server's
         for route_id in sorted(taking | {"fast-v3"}):
             done = anywhere.perform(
                 fleet.ledger, DrainRoute(route_id=route_id, reason="maintenance"), OPERATOR

@@ -3,8 +3,6 @@
 import asyncio
 import http.cookiejar
 import re
-import subprocess
-import sys
 import threading
 import urllib.parse
 import urllib.request
@@ -14,8 +12,9 @@ import pytest
 
 from gateway import live
 from ledger.store import StoreStatus
+from tests import forked
 from tests.gateway.pages.test_receipts import text_of
-from tests.server import ROOT, Server, environment_of
+from tests.server import Server, environment_of
 
 WRITER = StoreStatus(
     healthy=True, queued_rows=0, queue_limit_rows=1, fault=None, last_error=None,
@@ -90,15 +89,8 @@ def visitor(server: Server) -> Visitor:
     name = f"visitor-{id(server)}"
 
     def manage(*arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments, "--skip-checks"],
-            cwd=ROOT,
-            env=environment_of(server.ledger),
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        return done.stdout
+        command = ("manage.py", *arguments, "--skip-checks")
+        return forked.run(command, env=environment_of(server.ledger), check=True).stdout
 
     manage("migrate")
     password = manage("create_operator", name, "--role", "operator").split()[-1]
