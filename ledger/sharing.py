@@ -34,6 +34,7 @@ _CLOSED = frozenset((AttemptEvent, Settlement))
 _NO_HOLD: Values = (None,) * 5
 _NO_ATTEMPT: Values = (None,) * 3
 _NO_TRACE: Values = (None,) * 4
+_ALONE = range(1)
 _OWN_OF_DECISION = RouteDecision.__struct_fields__.index("hold_kv_tokens")
 _OWN_OF_RECEIPT = Receipt.__struct_fields__.index("closes")
 
@@ -43,6 +44,9 @@ def rows_of(records: Sequence[Record]) -> tuple[list[Row], Sequence[int]]:
 
     Pure, and exact: `every` of the rows gives the records back.
     """
+    if len(records) == 1:
+        (record,) = records
+        return [(type(record), astuple(record))], _ALONE
     shape = tuple(map(type, records))
     plan = _plans.get(shape) or _plan(shape)
     if plan.alone:
@@ -78,6 +82,8 @@ def _plan(shape: tuple[type[Record], ...]) -> _Plan:
 
     opens = RouteDecision in shape and not _OPENED.isdisjoint(shape)
     closes = Receipt in shape and _CLOSED.issubset(shape)
+    if not opens and not closes:
+        return _remembered(shape, _apart(len(shape)))
     carrier_of = {
         shape.index(kind): shape.index(carrier)
         for carrier, kinds, may in ((RouteDecision, _OPENED, opens), (Receipt, _CLOSED, closes))
@@ -87,7 +93,7 @@ def _plan(shape: tuple[type[Record], ...]) -> _Plan:
     others = tuple(place for place in range(len(shape)) if place not in carrier_of)
     row_at = {place: row for row, place in enumerate(others)}
     plan = _Plan(
-        alone=not carrier_of,
+        alone=False,
         several=shape.count(RouteDecision) > 1 or shape.count(Receipt) > 1,
         row_of=tuple(row_at[carrier_of.get(place, place)] for place in range(len(shape))),
         decision=first(RouteDecision) if opens else None,
@@ -100,6 +106,28 @@ def _plan(shape: tuple[type[Record], ...]) -> _Plan:
         others=others,
         carried=len(carrier_of),
     )
+    return _remembered(shape, plan)
+
+
+def _apart(records: int) -> _Plan:
+    """The plan of records that can't share a row."""
+    return _Plan(
+        alone=True,
+        several=False,
+        row_of=range(records),
+        decision=None,
+        reservation=None,
+        attempt=None,
+        trace=None,
+        receipt=None,
+        end=None,
+        settlement=None,
+        others=(),
+        carried=0,
+    )
+
+
+def _remembered(shape: tuple[type[Record], ...], plan: _Plan) -> _Plan:
     if len(_plans) < PLANS_LIMIT and len(shape) <= PLAN_RECORDS_LIMIT:
         _plans[shape] = plan
     return plan
@@ -138,6 +166,11 @@ def _of_one_request(records: Sequence[Record], plan: _Plan) -> tuple[list[Row], 
         if closing is not None:
             carried_by[plan.end] = carried_by[plan.settlement] = plan.receipt
     whole = len(carried_by) == plan.carried
+    if whole and len(plan.others) == 1:
+        if closing is not None:
+            return [(Receipt, closing)], plan.row_of
+        if opening is not None:
+            return [(RouteDecision, opening)], plan.row_of
     places = plan.others if whole else [n for n in range(len(records)) if n not in carried_by]
     rows: list[Row] = []
     for place in places:

@@ -23,7 +23,7 @@ from ledger.open_work import OpenWork
 from ledger.reading import entry_hash_at, fetch_one, read_head
 from ledger.records import CHAINED, Record
 from ledger.rows import select
-from ledger.statements import Appended, Rows, inserts, prepare
+from ledger.statements import Appended, inserts
 from ledger.triggers import check_triggers
 
 BUSY_TIMEOUT_MS = 5_000
@@ -190,10 +190,9 @@ class Writer:
         self, connection: sqlite3.Connection, batch: Sequence[Sequence[Record]]
     ) -> list[Outcome]:
         """The whole batch in one go: the common case."""
-        builder, rows = Builder(self.head), Rows()
-        outcomes = prepare(builder, batch, rows)
+        builder = Builder(self.head)
         connection.execute("BEGIN IMMEDIATE")
-        self._write(connection, rows)
+        outcomes = _write(connection, builder, batch)
         placed = _placed(batch, outcomes)
         for projection in self._projections:
             projection.apply(connection, placed)
@@ -207,11 +206,10 @@ class Writer:
         head, closed, outcomes = self.head, list[tuple[int, bytes]](), list[Outcome]()
         connection.execute("BEGIN IMMEDIATE")
         for records in batch:
-            builder, rows = Builder(head), Rows()
+            builder = Builder(head)
             connection.execute("SAVEPOINT caller")
             try:
-                (outcome,) = prepare(builder, (records,), rows)
-                self._write(connection, rows)
+                (outcome,) = _write(connection, builder, (records,))
                 placed = _placed((records,), (outcome,))
                 for projection in self._projections:
                     projection.apply(connection, placed)
@@ -228,10 +226,6 @@ class Writer:
         self._finish(connection, head, closed)
         return outcomes
 
-    def _write(self, connection: sqlite3.Connection, rows: Rows) -> None:
-        for sql, values in inserts(rows):
-            connection.execute(sql, values)
-
     def _finish(
         self, connection: sqlite3.Connection, head: Head, closed: Sequence[tuple[int, bytes]]
     ) -> None:
@@ -247,6 +241,16 @@ def _file_of(path: Path) -> tuple[int, int]:
     """What the file system knows a file by, whatever its name."""
     found = path.stat()
     return found.st_dev, found.st_ino
+
+
+def _write(
+    connection: sqlite3.Connection, builder: Builder, batch: Sequence[Sequence[Record]]
+) -> list[tuple[Appended, ...]]:
+    """Each caller's records' places, their rows written."""
+    outcomes: list[tuple[Appended, ...]] = []
+    for sql, values in inserts(builder, batch, outcomes):
+        connection.execute(sql, values)
+    return outcomes
 
 
 def _placed(
