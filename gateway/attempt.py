@@ -33,6 +33,7 @@ async def outcome_of(
     certain. A fault of the adapter is an unknown: it must not cost the request its receipt.
     """
     if leg.wait_us and leg.cancel_reason is None:
+        leg.cancelled = asyncio.Event()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(leg.wait_us / 1e6):
                 await leg.cancelled.wait()
@@ -59,7 +60,8 @@ def stop(leg: Leg, reason: str, patience_s: float) -> None:
     """Cancel an attempt, once; its backend has at most `patience_s` from now to acknowledge."""
     if leg.cancel_reason is None:
         leg.cancel_reason = reason
-        leg.cancelled.set()
+        if leg.cancelled is not None:
+            leg.cancelled.set()
         if leg.attempted is not None:
             leg.attempted.cancel(reason)
     if leg.patience is not None and not leg.patience.expired():

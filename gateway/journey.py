@@ -7,6 +7,7 @@ reservation is durable, and a receipt is durable before it is handed on (LED-1, 
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import cast
 
 import msgspec
 
@@ -256,14 +257,12 @@ class Journey:
 
 def _until_fault(
     pieces: Sequence[Piece],
-) -> tuple[list[Delta | Ended], LedgerUnavailable | None]:
+) -> tuple[Sequence[Delta | Ended], LedgerUnavailable | None]:
     """Return the pieces up to the end that could not be recorded, and that one if there is one."""
-    told: list[Delta | Ended] = []
-    for piece in pieces:
+    for place, piece in enumerate(pieces):
         if isinstance(piece, LedgerUnavailable):
-            return told, piece
-        told.append(piece)
-    return told, None
+            return cast(Sequence[Delta | Ended], pieces[:place]), piece
+    return cast(Sequence[Delta | Ended], pieces), None
 
 
 def _claim(weighed: Weighed, submission: Submission) -> tuple[Record, ...]:

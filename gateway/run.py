@@ -40,7 +40,7 @@ class Leg:
     tokens: int = 0
     kept: list[Delta] = field(default_factory=list, repr=False)  # not given to the caller yet
     cancel_reason: str | None = None
-    cancelled: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    cancelled: asyncio.Event | None = field(default=None, repr=False)  # while it waits to be sent
     patience: asyncio.Timeout | None = field(default=None, repr=False)
     outcome: Outcome | None = None
     ended_us: int = 0

@@ -22,9 +22,9 @@ def allowance_headers(tenant: TenantState | None) -> tuple[Header, ...]:
     if tenant is None:
         return ()
     meters = (
-        ("requests", tenant.requests_per_minute, tenant.requests_in_minute,
+        (b"requests", tenant.requests_per_minute, tenant.requests_in_minute,
          tenant.requests_free_ms),
-        ("tokens", tenant.tokens_per_minute, tenant.tokens_in_minute, tenant.tokens_free_ms),
+        (b"tokens", tenant.tokens_per_minute, tenant.tokens_in_minute, tenant.tokens_free_ms),
     )  # fmt: skip
     headers: list[Header] = []
     policies, left = [], []
@@ -34,15 +34,15 @@ def allowance_headers(tenant: TenantState | None) -> tuple[Header, ...]:
         remaining = max(0, limit - used)
         reset_s = -(-free_ms // 1_000)
         headers += [
-            (f"x-ratelimit-limit-{name}".encode(), str(limit).encode()),
-            (f"x-ratelimit-remaining-{name}".encode(), str(remaining).encode()),
-            (f"x-ratelimit-reset-{name}".encode(), f"{free_ms}ms".encode()),
+            (b"x-ratelimit-limit-" + name, b"%d" % limit),
+            (b"x-ratelimit-remaining-" + name, b"%d" % remaining),
+            (b"x-ratelimit-reset-" + name, b"%dms" % free_ms),
         ]
-        policies.append(f'"{name}";q={limit};w={MINUTE_S}')
-        left.append(f'"{name}";r={remaining};t={reset_s}')
+        policies.append(b'"%b";q=%d;w=%d' % (name, limit, MINUTE_S))
+        left.append(b'"%b";r=%d;t=%d' % (name, remaining, reset_s))
     if policies:
-        headers.append((b"ratelimit-policy", ", ".join(policies).encode()))
-        headers.append((b"ratelimit", ", ".join(left).encode()))
+        headers.append((b"ratelimit-policy", b", ".join(policies)))
+        headers.append((b"ratelimit", b", ".join(left)))
     return tuple(headers)
 
 

@@ -6,6 +6,7 @@ first one's request, and has `receipts` where one with a single choice has `rece
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -76,7 +77,7 @@ class Chunks:
         usage = {
             **self._head,
             "choices": [],
-            "usage": usage_json(*(receipt for receipt, _ in receipts)),
+            "usage": usage_json(receipts),
             **receipts_field(receipts),
         }
         return event(orjson.dumps(finish)) + event(orjson.dumps(usage)) + DONE
@@ -107,29 +108,30 @@ def completion_body(run: Run, choices: Sequence[tuple[Gathered, str]], receipts:
                 }
                 for index, (gathered, finish_reason) in enumerate(choices)
             ],
-            "usage": usage_json(*(receipt for receipt, _ in receipts)),
+            "usage": usage_json(receipts),
             **receipts_field(receipts),
         }
     )
 
 
-def usage_json(*receipts: Receipt) -> dict[str, Any]:
+def usage_json(receipts: Receipts) -> dict[str, Any]:
     """Returns the receipts' tokens under OpenAI's names, summed; details are inside their sums.
 
     Several choices each ran with the prompt, so it counts as often.
     """
-    meters = [dict(read_meters(receipt.usage_json)) for receipt in receipts]
-    given = sum(receipt.input_tokens for receipt in receipts)
-    made = sum(receipt.output_tokens for receipt in receipts)
-    cached = sum(receipt.cached_input_tokens for receipt in receipts)
+    given = made = cached = reasoned = 0
+    for receipt, _ in receipts:
+        given += receipt.input_tokens
+        made += receipt.output_tokens
+        cached += receipt.cached_input_tokens
+        if receipt.usage_json is not None:
+            reasoned += dict(read_meters(receipt.usage_json)).get(REASONING, 0)
     return {
         "prompt_tokens": given,
         "completion_tokens": made,
         "total_tokens": given + made,
         "prompt_tokens_details": {"cached_tokens": cached},
-        "completion_tokens_details": {
-            "reasoning_tokens": sum(each.get(REASONING, 0) for each in meters)
-        },
+        "completion_tokens_details": {"reasoning_tokens": reasoned},
     }
 
 
@@ -138,8 +140,10 @@ def run_headers(runs: Sequence[Run]) -> tuple[Header, ...]:
 
     Of several choices the route is the first one's; one that is degraded or simulated makes all so.
     """
-    degraded_from = next((run.degraded_from for run in runs if run.degraded_from), None)
-    simulated = any(run.simulated for run in runs)
+    degraded_from, simulated = None, False
+    for run in runs:
+        degraded_from = degraded_from or run.degraded_from
+        simulated = simulated or run.simulated
     headers = [
         (b"x-weighbridge-route", _header_value(runs[0].route_id)),
         (b"x-weighbridge-degraded", b"true" if degraded_from else b"false"),
@@ -157,6 +161,7 @@ def receipts_field(receipts: Receipts) -> dict[str, Any]:
     return {"receipts": [as_json for _, as_json in receipts]}
 
 
+@lru_cache(maxsize=256)  # routes' names
 def _header_value(text: str) -> bytes:
     return "".join(c if " " <= c <= "~" else "?" for c in text).encode("ascii")
 

@@ -16,14 +16,14 @@ from gateway.api.errors import Failure
 from gateway.api.forms import ChunkWriter, Form, Format
 from gateway.api.headers import encoding_problem
 from gateway.api.http import EVENT_STREAM, Header, Request, Response
-from gateway.api.idempotent import HEADER, admitted_once, fingerprint
+from gateway.api.idempotent import HEADER, admitted_once
 from gateway.api.lookups import Lookups
 from gateway.api.ports import Ports, Run
 from gateway.api.problems import Problem
 from gateway.api.replies import failed
 from gateway.api.sse import error_event
 from gateway.api.submitting import no_such_model, submissions, trace_sent
-from gateway.submission import Caller, Ended, Filed, Refusal
+from gateway.submission import Caller, Delta, Ended, Filed, Refusal
 from ledger.errors import LedgerUnavailable
 
 WATCH_AFTER_S = 0.01  # a client that hangs up sooner is noticed then
@@ -130,9 +130,7 @@ class Calls:
             patience_ms=patience_ms(request.headers, wanted.stream),
         )
         try:
-            admitted = await admitted_once(
-                self._ports, weighed, key, fingerprint(body, request.headers)
-            )
+            admitted = await admitted_once(self._ports, weighed, key, body, request.headers)
         except LedgerUnavailable:
             return self.failed(errors.ledger_unavailable())
         outcome, headers = admitted.outcome, REPLAYED if admitted.replayed else ()
@@ -171,15 +169,6 @@ class Calls:
         """Yields what arrives, each batch with its choice's index."""
         return merged([self._ports.journey.batches(run) for run in runs])
 
-    async def _all_pieces(self, runs: Sequence[Run]) -> AsyncGenerator[Pieces, None]:
-        """Yields each choice's pieces at its end; of several choices as they arrive."""
-        if len(runs) == 1:
-            yield 0, await self._ports.journey.whole(runs[0])
-            return
-        async with aclosing(self._pieces(runs)) as pieces:
-            async for piece in pieces:
-                yield piece
-
     async def _cancel_when_gone(self, request: Request, answering: Answering) -> None:
         await request.client_gone()
         if not answering.shared:
@@ -191,33 +180,51 @@ class Calls:
 
     async def whole(self, answering: Answering) -> Response:
         """Returns the answer as one body, or why there is none."""
-        choices = [Gathered() for _ in answering.runs]
-        ended: dict[int, tuple[str, Filed]] = {}
-        failure: Failure | None = None
         try:
-            async with aclosing(self._all_pieces(answering.runs)) as pieces:
-                async for index, batch in pieces:
-                    choices[index].take_all(batch)
-                    if isinstance(batch[-1], Ended):
-                        outcome = self._judged(answering.runs, index, batch[-1])
-                        if isinstance(outcome, Failure):
-                            failure = outcome
-                            break
-                        ended[index] = outcome
+            ended = await self._gathered(answering.runs)
         except LedgerUnavailable:
-            failure = errors.end_not_recorded(answering.first.request_id)
-        if failure is None and len(ended) < len(choices):
-            failure = errors.end_not_recorded(answering.first.request_id)
-        if failure is not None:
+            ended = errors.end_not_recorded(answering.first.request_id)
+        if isinstance(ended, Failure):
             await self._give_up(answering)
-            return self.failed(failure, answering.headers)
-        finished = [(gathered, ended[index][0]) for index, gathered in enumerate(choices)]
-        receipts = self._receipts([ended[index][1] for index in range(len(choices))])
+            return self.failed(ended, answering.headers)
+        finished = [(gathered, finish_reason) for gathered, finish_reason, _ in ended]
+        receipts = self._receipts([filed for _, _, filed in ended])
         return Response(
             body=answering.form.whole(answering.first, finished, receipts),
             headers=answering.headers,
             request_id=answering.first.request_id,
         )
+
+    async def _gathered(self, runs: Sequence[Run]) -> list[tuple[Gathered, str, Filed]] | Failure:
+        """Return each choice with its finish reason and receipt, once all are whole; or why one
+        is not, as soon as that is known.
+
+        Raises LedgerUnavailable where an end could not be made durable.
+        """
+        choices = [Gathered() for _ in runs]
+        ended: dict[int, tuple[str, Filed]] = {}
+
+        def taken(index: int, batch: Sequence[Delta | Ended]) -> Failure | None:
+            last = choices[index].take_all(batch)
+            if last is not None:
+                outcome = self._judged(runs, index, last)
+                if isinstance(outcome, Failure):
+                    return outcome
+                ended[index] = outcome
+            return None
+
+        failure: Failure | None = None
+        if len(runs) == 1:
+            failure = taken(0, await self._ports.journey.whole(runs[0]))
+        else:
+            async with aclosing(self._pieces(runs)) as pieces:
+                async for index, batch in pieces:
+                    failure = taken(index, batch)
+                    if failure is not None:
+                        break
+        if failure is None and len(ended) < len(runs):
+            failure = errors.end_not_recorded(runs[0].request_id)
+        return failure or [(each, *ended[index]) for index, each in enumerate(choices)]
 
     async def _stream(
         self, request: Request, answering: Answering, pieces: AsyncIterator[Pieces],

@@ -27,19 +27,22 @@ class Gathered:
     logprobs: list[Any] = field(default_factory=list, repr=False)
     ended: Ended | None = None
 
-    def take_all(self, pieces: Sequence[Delta | Ended]) -> None:
+    def take_all(self, pieces: Sequence[Delta | Ended]) -> Ended | None:
+        """Add the next pieces; returns the end, where it is among them."""
         for piece in pieces:
-            self.take(piece)
+            if isinstance(piece, Ended):
+                self.ended = piece
+                continue
+            self.texts.append(piece.text)
+            if piece.tool_calls:
+                for call in piece.tool_calls:
+                    self.calls.setdefault(call.index, []).append(call)
+            if piece.logprobs_json is not None:
+                self.logprobs += orjson.loads(piece.logprobs_json).get("content") or []
+        return self.ended
 
     def take(self, piece: Delta | Ended) -> None:
-        if isinstance(piece, Ended):
-            self.ended = piece
-            return
-        self.texts.append(piece.text)
-        for call in piece.tool_calls:
-            self.calls.setdefault(call.index, []).append(call)
-        if piece.logprobs_json is not None:
-            self.logprobs += orjson.loads(piece.logprobs_json).get("content") or []
+        self.take_all((piece,))
 
     def text(self) -> str:
         return "".join(self.texts)

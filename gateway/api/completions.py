@@ -76,7 +76,7 @@ class CompletionForm:
             {
                 **_head(run),
                 "choices": choices,
-                "usage": usage_json(*(receipt for receipt, _ in receipts)),
+                "usage": usage_json(receipts),
                 **receipts_field(receipts),
             }
         )
@@ -102,7 +102,7 @@ class TextChunks:
         finish = {**self._head, "choices": [_choice(index, "", finish_reason)], **self._usage}
         if not self._usage:
             return event(orjson.dumps({**finish, **receipts_field(receipts)})) + DONE
-        usage = usage_json(*(receipt for receipt, _ in receipts))
+        usage = usage_json(receipts)
         end = {**self._head, "choices": [], "usage": usage, **receipts_field(receipts)}
         return event(orjson.dumps(finish)) + event(orjson.dumps(end)) + DONE
 

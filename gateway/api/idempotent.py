@@ -45,13 +45,17 @@ def fingerprint(body: bytes, headers: Mapping[str, str]) -> bytes:
 
 
 async def admitted_once(
-    ports: Ports, submissions: Sequence[Submission], key: str | None, asked: bytes
+    ports: Ports,
+    submissions: Sequence[Submission],
+    key: str | None,
+    body: bytes,
+    headers: Mapping[str, str],
 ) -> Admitted:
     """Return what became of the request: of the first caller with this key, for all of them.
 
-    `asked` is the request's fingerprint. Only an accepted request keeps its key: after a refusal
-    nothing ran, so the corrected request may come under the same key. Of several answers the
-    ledger knows the first one's request by the key.
+    What has to be the same under one key is the `fingerprint` of body and headers. Only an accepted
+    request keeps its key: after a refusal nothing ran, so the corrected request may come under the
+    same key. Of several answers the ledger knows the first one's request by the key.
 
     Raises LedgerUnavailable where it could not be recorded; the key is free again then.
     """
@@ -61,7 +65,7 @@ async def admitted_once(
         message = f"An Idempotency-Key has 1 to {KEY_LIMIT_CHARS} characters."
         return Admitted(outcome=errors.of_problem(invalid(message, "Idempotency-Key")))
     tenant_id = submissions[0].caller.tenant_id
-    claimed = ports.claims.claim(tenant_id, key, asked)
+    claimed = ports.claims.claim(tenant_id, key, fingerprint(body, headers))
     if isinstance(claimed, Conflict):
         return Admitted(outcome=errors.of_reason("IDEMPOTENCY_CONFLICT"))
     if isinstance(claimed, Past):

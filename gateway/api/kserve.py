@@ -72,7 +72,7 @@ class GenerateForm:
 
 def ending(finish_reason: str, receipts: Receipts) -> dict[str, Any]:
     """Returns what ends an answer: why, its counts, and its receipt."""
-    usage = usage_json(*(receipt for receipt, _ in receipts))
+    usage = usage_json(receipts)
     return {
         "finish_reason": finish_reason,
         "num_input_tokens": usage["prompt_tokens"],

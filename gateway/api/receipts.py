@@ -5,6 +5,7 @@ decimals, exact to the microsecond that the ledger keeps; money is an exact deci
 beside the integer in pico units; hashes are hexadecimal.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
@@ -43,6 +44,7 @@ _GAP_KEYS = tuple(f"{name}_ms" for name in _GAPS)
 _GAP_VALUES = attrgetter(*(f"itl_{name}_us" for name in _GAPS))
 _COST_KEYS = tuple((f"{name}_units", f"{name}_pico") for name, _ in _COSTS)
 _COST_VALUES = attrgetter(*(field for _, field in _COSTS))
+_units_text = lru_cache(maxsize=1_024)(units_text)  # most are 0, or the same as the last one's
 
 
 def iso_time(at_us: int) -> str:
@@ -62,10 +64,11 @@ def milliseconds(duration_us: int | None) -> int | float | None:
 
     The nearest double of such a number prints as its decimals, so nothing is lost on the way.
     """
-    if duration_us is None:
-        return None
-    whole, rest = divmod(duration_us, 1000)
-    return duration_us / 1000 if rest else whole
+    return _milliseconds((duration_us,))[0]
+
+
+def _milliseconds(durations_us: Sequence[int | None]) -> list[int | float | None]:
+    return [None if us is None else us / 1000 if us % 1000 else us // 1000 for us in durations_us]
 
 
 def receipt_json(
@@ -112,8 +115,8 @@ def receipt_json(
         "further_meters": orjson.loads(receipt.usage_json) if receipt.usage_json else {},
         "counted_by": receipt.counted_by,
     }
-    shown |= zip(_DURATION_KEYS, map(milliseconds, _DURATION_VALUES(receipt)), strict=True)
-    shown["itl"] = dict(zip(_GAP_KEYS, map(milliseconds, _GAP_VALUES(receipt)), strict=True))
+    shown |= zip(_DURATION_KEYS, _milliseconds(_DURATION_VALUES(receipt)), strict=True)
+    shown["itl"] = dict(zip(_GAP_KEYS, _milliseconds(_GAP_VALUES(receipt)), strict=True))
     shown["objectives"] = _objectives(receipt)
     shown["deadline_ms"] = milliseconds(receipt.deadline_us)
     shown["cost"] = _cost_json(receipt, currency)
@@ -173,6 +176,6 @@ def filed_json(
 def _cost_json(receipt: Receipt, currency: str) -> dict[str, Any]:
     cost: dict[str, Any] = {"currency": currency}
     for (units, whole), pico in zip(_COST_KEYS, _COST_VALUES(receipt), strict=True):
-        cost[units] = None if pico is None else units_text(pico)
+        cost[units] = None if pico is None else _units_text(pico)
         cost[whole] = pico
     return cost

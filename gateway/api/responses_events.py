@@ -179,7 +179,7 @@ class ResponseEvents:
 
 
 def _usage(receipts: Receipts) -> dict[str, Any]:
-    tokens = usage_json(*(receipt for receipt, _ in receipts))
+    tokens = usage_json(receipts)
     cached = tokens["prompt_tokens_details"]["cached_tokens"]
     return {
         "input_tokens": tokens["prompt_tokens"],

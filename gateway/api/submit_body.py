@@ -95,7 +95,7 @@ class SubmitForm:
                     "tool_calls": message.get("tool_calls", []),
                     "finish_reason": finish_reason,
                 },
-                "usage": usage_json(*(receipt for receipt, _ in receipts)),
+                "usage": usage_json(receipts),
                 "receipt": receipts[0][1],
             }
         )
@@ -122,7 +122,7 @@ class PieceEvents:
         return b""
 
     def last(self, index: int, finish_reason: str, receipts: Receipts) -> bytes:
-        usage = usage_json(*(receipt for receipt, _ in receipts))
+        usage = usage_json(receipts)
         end = {"finish_reason": finish_reason, "usage": usage, "receipt": receipts[0][1]}
         return _event("end", end)
 

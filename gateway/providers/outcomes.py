@@ -125,11 +125,12 @@ class Unknown(Outcome, frozen=True, kw_only=True, gc=False):
     reason: str
 
 
+_WITH_REASON = (Rejected, Failed, Cancelled, Unknown)
+
+
 def error_code(outcome: Outcome) -> str | None:
     """Return the code of what went wrong or stopped it; None of a completed one."""
-    if isinstance(outcome, Rejected | Failed | Cancelled | Unknown):
-        return outcome.reason
-    return None
+    return outcome.reason if isinstance(outcome, _WITH_REASON) else None
 
 
 def ran(outcome: Outcome) -> bool:
