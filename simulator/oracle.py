@@ -5,6 +5,7 @@ iteration. Slow on purpose: nothing here is an optimisation. Semantics: SCHEDULI
 scheduler.py; source SIM-1.
 """
 
+from bisect import insort
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
@@ -85,6 +86,7 @@ class Oracle:
         return self
 
     def apply_events(self, now: int) -> None:
+        arrived = bool(self.pending) and self.pending[0].job.arrival_ps <= now
         while self.pending and self.pending[0].job.arrival_ps <= now:
             request = self.pending.pop(0)
             total = request.job.input_tokens + request.job.output_tokens
@@ -92,12 +94,10 @@ class Oracle:
                 self.waiting.append(request)
             else:
                 self.end(request, "refused", request.job.arrival_ps)
-        if self.config.priority_scheduling:
+        if arrived and self.config.priority_scheduling:
             self.waiting.sort(key=lambda r: r.urgency)
-        for request in list(self.cancels):
-            if self.cancel_ps(request) > now:
-                break
-            self.cancels.remove(request)
+        while self.cancels and self.cancel_ps(self.cancels[0]) <= now:
+            request = self.cancels.pop(0)
             if request in self.waiting:
                 self.waiting.remove(request)
                 self.end(request, "cancelled", now)
@@ -121,7 +121,7 @@ class Oracle:
         assert sum(scheduled.values()) <= self.config.max_num_batched_tokens
         assert len(self.running) <= self.config.max_num_seqs
         decodes = [r for r in scheduled if r.num_tokens - r.computed == 1]
-        prefills = [r for r in scheduled if r not in decodes]
+        prefills = [r for r in scheduled if r.num_tokens - r.computed > 1]
         end = start + self.model.iteration_ps(
             sum(scheduled[r] for r in prefills),
             len(decodes),
@@ -219,7 +219,8 @@ class Oracle:
     def allocate(self, request: OracleRequest, tokens: int) -> None:
         while len(request.blocks) < self.blocks_for(request.computed + tokens):
             block = self.free.pop(0)
-            self.published = {k: b for k, b in self.published.items() if b != block}
+            if block in self.published.values():
+                self.published = {k: b for k, b in self.published.items() if b != block}
             self.owners[block] = 1
             request.blocks.append(block)
         if self.config.prefix_cache:
@@ -252,9 +253,10 @@ class Oracle:
         self.release(victim)
         victim.computed = 0
         victim.preemptions += 1
-        self.waiting.insert(0, victim)
         if self.config.priority_scheduling:
-            self.waiting.sort(key=lambda r: r.urgency)
+            insort(self.waiting, victim, key=lambda r: r.urgency)
+        else:
+            self.waiting.insert(0, victim)
 
     def release(self, request: OracleRequest) -> None:
         for block in reversed(request.blocks):
@@ -280,7 +282,7 @@ class Oracle:
         )
 
     def check_conservation(self) -> None:
-        held = {block for request in self.running for block in request.blocks}
-        assert len(self.free) == len(set(self.free)) and held.isdisjoint(self.free)
+        held = set().union(*(request.blocks for request in self.running))
         assert len(held) + len(self.free) == self.config.usable_blocks
+        assert len(held.union(self.free)) == self.config.usable_blocks  # none twice, none in both
         assert sum(self.owners) == sum(len(request.blocks) for request in self.running)
