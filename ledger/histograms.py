@@ -50,6 +50,18 @@ def bucket_of(value_us: int) -> int:
     return SUB_BUCKETS * shift + (value_us >> shift)
 
 
+def buckets_of(values_us: Iterable[int | None]) -> list[int]:
+    """`bucket_of` each duration that there is; None stands for one that isn't."""
+    # Written out for the usual value: the call would take longer than the sum.
+    return [
+        SUB_BUCKETS * (shift := value_us.bit_length() - 6) + (value_us >> shift)
+        if EXACT_BELOW_US <= value_us <= MAX_VALUE_US
+        else bucket_of(value_us)
+        for value_us in values_us
+        if value_us is not None
+    ]
+
+
 def bucket_bounds(bucket: int) -> tuple[int, int]:
     """The lowest and the highest duration in µs that a bucket holds, both inclusive."""
     if not 0 <= bucket < BUCKETS:

@@ -2,9 +2,10 @@
 
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
+from operator import itemgetter
 from typing import get_args
 
 import numpy as np
@@ -195,14 +196,26 @@ def is_dimension(name: str) -> bool:
     return name in DIMENSIONS
 
 
-def _value(series: Mapping[str, str], dimension: Dimension) -> str:
-    """A series' value of a dimension, "" where it has none."""
+_PLACES = {name: SERIES_DIMENSIONS.index(column) for name, column in _COLUMNS.items()}
+_TAGS = SERIES_DIMENSIONS.index("tags")
+_traits_of_series = itemgetter(
+    *(SERIES_DIMENSIONS.index(name) for name in ("status", "degraded", "schema_valid"))
+)
+
+
+def _reader(dimension: Dimension) -> Callable[[tuple[str, ...]], str]:
+    """What reads a dimension's value from those of a series; "" where it has none."""
     if not dimension.startswith(TAG_PREFIX):
-        return series[_COLUMNS[dimension]]
-    if series["tags"] == OTHER_TAGS:
-        return OTHER_TAGS_TEXT
-    tags: dict[str, str] = orjson.loads(series["tags"])
-    return tags.get(dimension.removeprefix(TAG_PREFIX), "")
+        return itemgetter(_PLACES[dimension])
+    key = dimension.removeprefix(TAG_PREFIX)
+
+    def value(series: tuple[str, ...]) -> str:
+        if series[_TAGS] == OTHER_TAGS:
+            return OTHER_TAGS_TEXT
+        tags: dict[str, str] = orjson.loads(series[_TAGS])
+        return tags.get(key, "")
+
+    return value
 
 
 def _grouped(
@@ -213,26 +226,25 @@ def _grouped(
     times: Sequence[LocalBucket],
 ) -> tuple[list[tuple[str, ...]], packing.Matrix]:
     """The values of every combination that has a receipt, and what `_sums` takes, row by row."""
-    plain = [name for name in dimensions if name not in TIME_DIMENSIONS]
+    readers = [_reader(name) for name in dimensions if name not in TIME_DIMENSIONS]
+    passes = [(_reader(name), allowed) for name, allowed in filters]
     groups: dict[tuple[str, ...], int] = {}
+    kinds: dict[tuple[str, ...], int] = {}
     group_of = np.full(max(series, default=0) + 1, -1, dtype=np.int64)
-    traits = np.zeros((len(group_of), TRAITS), dtype=bool)
+    kind_of = np.zeros(len(group_of), dtype=np.int64)
     for series_id, values in series.items():
-        named = dict(zip(SERIES_DIMENSIONS, values, strict=True))
-        if all(_value(named, name) in allowed for name, allowed in filters):
-            key = tuple(_value(named, name) for name in plain)
+        if all(read(values) in allowed for read, allowed in passes):
+            key = tuple([read(values) for read in readers])
             group_of[series_id] = groups.setdefault(key, len(groups))
-            traits[series_id] = traits_of(named["status"], named["degraded"], named["schema_valid"])
+            kind_of[series_id] = kinds.setdefault(_traits_of_series(values), len(kinds))
+    traits = np.array([traits_of(*kind) for kind in kinds], dtype=bool).reshape(-1, TRAITS)
     kept = np.flatnonzero(group_of[sums.series] >= 0)
     of_series = sums.series[kept]
     keys = sums.spans[kept] * len(groups) + group_of[of_series]
     # Series of equal traits are added up before they are spread over the columns of these.
-    kinds, kind_of = np.unique(traits, axis=0, return_inverse=True)
-    keys = keys * len(kinds) + kind_of.reshape(-1)[of_series]
-    keys, measures = packing.add_up(keys, sums.measures[kept])
-    keys, measures = packing.add_up(
-        keys // len(kinds), measured(measures, kinds[keys % len(kinds)])
-    )
+    number = max(len(kinds), 1)
+    keys, measures = packing.add_up(keys * number + kind_of[of_series], sums.measures[kept])
+    keys, measures = packing.add_up(keys // number, measured(measures, traits[keys % number]))
     there = measures[:, 0] > 0  # none where all were resolved away
     texts = list(groups)
     labels = []

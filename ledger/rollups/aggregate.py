@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from ledger.histograms import bucket_of
+from ledger.histograms import buckets_of
 from ledger.money import split
 from ledger.records import Receipt
 from ledger.rollups.outcomes import Change
@@ -264,7 +264,7 @@ _SUMS = len(_SUMMED)
 
 
 def _count(histogram: Histogram, values_us: Sequence[int | None]) -> None:
-    histogram.update([bucket_of(value_us) for value_us in values_us if value_us is not None])
+    histogram.update(buckets_of(values_us))
 
 
 def dimensions_of(receipt: Receipt) -> Dimensions:

@@ -38,19 +38,44 @@ def add_up(keys: npt.NDArray[np.int64], values: Matrix) -> tuple[npt.NDArray[np.
     return ordered[starts], np.add.reduceat(values[order], starts, axis=0)
 
 
-def add_buckets(buckets: Sequence[Matrix]) -> tuple[npt.NDArray[np.int64], Matrix]:
-    """As `add_up` of the rows of buckets, each of which names a series at most once."""
-    width = max((int(one[-1, 0]) + 1 for one in buckets if len(one)), default=0)
+def add_buckets(
+    buckets: Sequence[Matrix], taken: Sequence[Matrix] = ()
+) -> tuple[npt.NDArray[np.int64], Matrix]:
+    """As `add_up` of the rows of buckets, each of which names a series at most once.
+
+    Those of `taken` are taken away again; a series of which nothing is left then isn't there.
+    """
+    width = max((int(one[-1, 0]) + 1 for one in (*buckets, *taken) if len(one)), default=0)
     if width > DENSE_SERIES_LIMIT:
-        rows = np.concatenate(buckets)
-        return add_up(rows[:, 0], rows[:, 1:])
+        rows = np.concatenate((*buckets, *taken))
+        rows[sum(map(len, buckets)) :, 1:] *= -1
+        found = add_up(rows[:, 0], rows[:, 1:])
+        return _left(*found) if taken else found
     sums = np.zeros((width, COLUMNS - 1), dtype=np.int64)
     seen = np.zeros(width, dtype=bool)
     for one in buckets:
-        sums[one[:, 0]] += one[:, 1:]
-        seen[one[:, 0]] = True
+        places = _places(one)
+        sums[places] += one[:, 1:]
+        seen[places] = True
+    for one in taken:
+        sums[_places(one)] -= one[:, 1:]
     series = np.flatnonzero(seen)
-    return series, sums[series]
+    return _left(series, sums[series]) if taken else (series, sums[series])
+
+
+def _places(bucket: Matrix) -> slice | npt.NDArray[np.int64]:
+    """Where a bucket's series stand: a slice, which is added at once, where none between is out."""
+    series: npt.NDArray[np.int64] = bucket[:, 0]
+    if not len(series) or series[-1] - series[0] + 1 != len(series):
+        return series
+    return slice(int(series[0]), int(series[-1]) + 1)
+
+
+def _left(series: npt.NDArray[np.int64], sums: Matrix) -> tuple[npt.NDArray[np.int64], Matrix]:
+    """The series of which anything is left, limbs carried over."""
+    carried(sums)
+    kept = np.flatnonzero(sums.any(axis=1))
+    return series[kept], sums[kept]
 
 
 def pack(rows: Matrix) -> bytes:

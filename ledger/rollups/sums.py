@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ledger.reading import fetch
 from ledger.rollups import packing
-from ledger.rollups.cover import cover
+from ledger.rollups.cover import Segment, balance
 from ledger.rollups.packing import Matrix
 from ledger.rollups.projection import read_state
 from ledger.rollups.tables import DIMENSIONS, HOUR, LIVE
@@ -54,21 +54,33 @@ def read_sums(connection: sqlite3.Connection, spans: Sequence[Span]) -> Sums:
     """
     state = read_state(connection)
     found: list[tuple[npt.NDArray[np.int64], Matrix]] = []
+    ends: dict[Segment, list[Matrix]] = {}  # an end of one span is the start of the next
     for start_us, end_us in spans:
         closed_us = min(end_us, state.until(HOUR))
-        rows: list[Matrix] = []
-        for part in cover(start_us, closed_us, state):
-            key = (part.grain_min, part.start_us, part.end_us)
-            rows += [packing.unpack((row[1],)) for row in fetch(connection, LIVE.range_packed, key)]
+        parts = balance(start_us, closed_us, state)
+        rows = [one for part in parts.added for one in _closed_rows(connection, part, ends)]
+        taken = [one for part in parts.taken for one in _closed_rows(connection, part, ends)]
         if end_us > closed_us:
             rows += _open_rows(connection, max(start_us, closed_us), end_us)
-        found.append(packing.add_buckets(rows))
+        found.append(packing.add_buckets(rows, taken))
     lengths = [len(series) for series, _ in found]
     return Sums(
         np.repeat(np.arange(len(spans)), lengths),
         np.concatenate([np.zeros(0, np.int64), *(series for series, _ in found)]),
         np.concatenate([packing.matrix(())[:, 1:], *(sums for _, sums in found)]),
     )
+
+
+def _closed_rows(
+    connection: sqlite3.Connection, part: Segment, known: dict[Segment, list[Matrix]]
+) -> list[Matrix]:
+    """The packed rows of a segment, a matrix for each bucket."""
+    rows = known.get(part)
+    if rows is None:
+        key = (part.grain_min, part.start_us, part.end_us)
+        packed = fetch(connection, LIVE.range_packed, key)
+        rows = known[part] = [packing.unpack((row[1],)) for row in packed]
+    return rows
 
 
 def _open_rows(connection: sqlite3.Connection, start_us: int, end_us: int) -> list[Matrix]:

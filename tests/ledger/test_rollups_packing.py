@@ -100,6 +100,21 @@ def test_buckets_add_up_the_same_whether_dense_or_sorted(buckets, limit):
     assert sums.tolist() == expected_sums.tolist()
 
 
+@given(
+    st.lists(series_rows, min_size=1, max_size=3),
+    st.lists(series_rows, min_size=1, max_size=3),
+    st.sampled_from([0, packing.DENSE_SERIES_LIMIT]),
+)
+def test_what_is_added_and_taken_again_leaves_what_was_there(kept, passing, limit):
+    left = [packing.unpack([packing.pack(matrix_of(rows))]) for rows in kept]
+    taken = [packing.unpack([packing.pack(matrix_of(rows))]) for rows in passing]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "DENSE_SERIES_LIMIT", limit)
+        series, sums = packing.add_buckets([*left, *taken], taken)
+    expected = packing.unpack([packing.pack(np.concatenate(left))])
+    assert np.column_stack((series, sums)).tolist() == expected.tolist()
+
+
 def test_adding_up_nothing_gives_nothing():
     keys, values = packing.add_up(np.zeros(0, np.int64), np.zeros((0, 2), np.int64))
     assert len(keys) == len(values) == 0
