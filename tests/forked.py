@@ -220,7 +220,7 @@ def forget_settings() -> None:
 
 
 def orders(control: socket.socket) -> dict[str, Any] | None:
-    """Fork whatever is asked for. Returns what to `become` in the forked process; None at the end."""
+    """Fork what is asked for. Returns what to `become` in the forked process; None at the end."""
     ends: dict[int, tuple[int, int]] = {}  # (process, where its end is told) by its descriptor
     with selectors.DefaultSelector() as waiting:
         waiting.register(control, selectors.EVENT_READ)

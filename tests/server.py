@@ -91,7 +91,10 @@ def environment_of(ledger: Path, time_scale: float = 20.0) -> dict[str, str]:
 
 @contextlib.contextmanager
 def serving(ledger: Path, keys: dict[str, str], time_scale: float = 20.0) -> Iterator[Server]:
-    """Serve a ledger for as long as the context lasts; simulated time runs `time_scale` as fast."""
+    """Serve a ledger for as long as the context lasts; simulated time runs `time_scale` as fast.
+
+    Yields once the server takes requests or has ended.
+    """
     listening = socket.create_server(("127.0.0.1", 0))
     log = ledger.with_suffix(".log")
     with log.open("ab") as output:
@@ -108,6 +111,9 @@ def serving(ledger: Path, keys: dict[str, str], time_scale: float = 20.0) -> Ite
         base_url=f"http://127.0.0.1:{port}", keys=keys, process=process, ledger=ledger, log=log
     )
     try:
+        # From here on the ledger is its own; one that can't start has said why in its log.
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            server.call("/healthz")
         yield server
     finally:
         with contextlib.suppress(subprocess.TimeoutExpired):

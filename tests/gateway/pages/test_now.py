@@ -143,10 +143,13 @@ def test_no_statement_of_the_page_runs_without_an_index(shedding, viewer: Client
 def test_from_the_alert_on_now_to_the_receipt_that_proves_it(
     ledger_template, tmp_path, settings, viewer: Client, name: str
 ):
-    """DIA-2: of each of the eight faults the finding on top links the receipts that show it."""
+    """DIA-2: each of the eight faults is diagnosed as its own row, and the finding on top links the
+    receipts that show it."""
     path = tmp_path / f"{name}.sqlite3"
     path.write_bytes(ledger_template.read_bytes())
     result = run(path, SCENARIOS[name], seed=4)
+    assert result.found == SCENARIOS[name].finds
+    assert all(one.evidence and one.causes and one.not_yet for one in result.findings)
     settings.WEIGHBRIDGE_DB = path
     ends = datetime.fromtimestamp((START_US + 2 * WINDOW_US) / 1e6, UTC).isoformat()[:19]
     page = viewer.get(f"/now?within=5m&at={ends}").content.decode()
