@@ -175,8 +175,10 @@ def _find(
     if wanted.request_id is not None:
         return _Found(seqs=_of_request(connection, wanted))
     newest_first = cursor is None or cursor.towards == "older"
-    walk, walk_values = _walk(wanted, cursor)
-    rest, rest_values = _rest(wanted)
+    index, walked = _index(wanted)
+    left = [one for one in _FIELDS if one[0] not in walked]  # the index gives the others
+    walk, walk_values = _walk(wanted, cursor, index, walked, left)
+    rest, rest_values = _rest(wanted, left)
     keys = fetch(
         connection,
         f"SELECT found.accepted_at_us, found.seq FROM ({walk}) AS found "
@@ -200,18 +202,27 @@ def _find(
     )
 
 
-def _walk(wanted: ReceiptFilter, cursor: Cursor | None) -> tuple[str, list[Value]]:
-    """The bounded walk along one index, in the page's direction, and its values."""
-    index, conditions, values = "receipt_time", list[str](), list[Value]()
+def _index(wanted: ReceiptFilter) -> tuple[str, tuple[str, ...]]:
+    """The index to walk along, and the fields of the filter that it answers."""
     for name, fields in _INDEXES:
         given = [getattr(wanted, field) for field in fields]
         if all(given) and not ("status" in fields and wanted.status == _MOST):
-            index = name
-            conditions += [f"{_COLUMNS[field]} = ?" for field in fields]
-            values += given
-            if "status" in fields:
-                conditions.append(f"NOT (status = '{_MOST}')")  # as the index says it
-            break
+            return name, fields
+    return "receipt_time", ()
+
+
+def _walk(
+    wanted: ReceiptFilter,
+    cursor: Cursor | None,
+    index: str,
+    walked: tuple[str, ...],
+    left: Sequence[tuple[str, str]],
+) -> tuple[str, list[Value]]:
+    """The bounded walk along the index, in the page's direction, and its values."""
+    conditions = [f"{_COLUMNS[field]} = ?" for field in walked]
+    values: list[Value] = [getattr(wanted, field) for field in walked]
+    if "status" in walked:
+        conditions.append(f"NOT (status = '{_MOST}')")  # as the index says it
     if wanted.since_us is not None:
         conditions.append("accepted_at_us >= ?")
         values.append(wanted.since_us)
@@ -226,7 +237,7 @@ def _walk(wanted: ReceiptFilter, cursor: Cursor | None) -> tuple[str, list[Value
     where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
     order = "DESC" if newest_first else "ASC"
     # No more than is asked for: SQLite reads each of these columns of every row it walks over.
-    asked = [column for field, column in _FIELDS if getattr(wanted, field) is not None]
+    asked = [column for field, column in left if getattr(wanted, field) is not None]
     columns = dict.fromkeys(("request_id", "revision", *asked))
     if wanted.degraded is not None:
         columns["degraded_from"] = None
@@ -238,10 +249,10 @@ def _walk(wanted: ReceiptFilter, cursor: Cursor | None) -> tuple[str, list[Value
     return sql, values
 
 
-def _rest(wanted: ReceiptFilter) -> tuple[list[str], list[Value]]:
+def _rest(wanted: ReceiptFilter, left: Sequence[tuple[str, str]]) -> tuple[list[str], list[Value]]:
     """The conditions on what the walk finds, and their values."""
     conditions, values = list[str](), list[Value]()
-    for field, column in _FIELDS:
+    for field, column in left:
         value = getattr(wanted, field)
         if value == "":
             conditions.append(f"found.{column} IS NULL")
