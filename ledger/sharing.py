@@ -122,7 +122,7 @@ def _apart(records: int) -> _Plan:
         receipt=None,
         end=None,
         settlement=None,
-        others=(),
+        others=tuple(range(records)),
         carried=0,
     )
 

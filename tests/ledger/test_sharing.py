@@ -65,6 +65,12 @@ def test_a_whole_request_of_one_attempt_is_two_rows():
     assert ([kind for kind, _ in rows], list(where)) == ([Receipt], [0, 0, 0])
 
 
+def test_what_no_row_could_carry_has_its_own_among_several_requests():
+    said = (factories.control_action(), *records(1), *records(2))
+    rows, where = rows_of(said)
+    assert (rows[where[0]][0], len(rows)) == (type(said[0]), 5)
+
+
 @pytest.mark.parametrize(
     ("table", "field"), [(table, field) for table, fields in APART.items() for field in fields]
 )
