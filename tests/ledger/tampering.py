@@ -58,10 +58,11 @@ def tamper(path: Path, *statements: str) -> None:
     """What someone with the file and a SQLite client does: drops every trigger, then acts."""
     connection = sqlite3.connect(path, isolation_level=None)
     triggers = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
-    for (name,) in triggers.fetchall():
-        connection.execute(f"DROP TRIGGER {name}")
-    for statement in statements:
+    drops = [f"DROP TRIGGER {name}" for (name,) in triggers.fetchall()]
+    connection.execute("BEGIN")
+    for statement in (*drops, *statements):
         connection.execute(statement)
+    connection.execute("COMMIT")
     connection.close()
 
 

@@ -1,5 +1,6 @@
 """Blocks checked at once say what the walk over their rows says (LED-7)."""
 
+import shutil
 from hashlib import sha256
 from typing import Any
 
@@ -16,18 +17,25 @@ from ledger.reading import connect_read_only
 from ledger.records import RECORDS
 from ledger.store import Store
 from tests import factories
+from tests.ledger.prebuilt import prebuilt
 from tests.ledger.tampering import row_faults, tamper, verified
 
 ROWS = 2 * BLOCK_ROWS + 100
 
 
-@pytest.fixture
-def long_ledger(ledger_path):
-    """Two whole blocks and a part of one, of trace events alone."""
-    with Store.open(ledger_path) as store:
+@pytest.fixture(scope="module")
+def long_once(ledger_template, tmp_path_factory):
+    def fill(store):
         store.append([factories.trace_event(n) for n in range(ROWS)]).result()
         assert store.head.size == ROWS
-    return ledger_path
+
+    return prebuilt(ledger_template, tmp_path_factory.mktemp("long"), fill)
+
+
+@pytest.fixture
+def long_ledger(long_once, tmp_path):
+    """Two whole blocks and a part of one, of trace events alone."""
+    return shutil.copyfile(long_once, tmp_path / "ledger.sqlite3")
 
 
 @given(st.lists(st.integers(0, 4), max_size=12))

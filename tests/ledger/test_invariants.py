@@ -1,6 +1,7 @@
 """The audit: every rule has a stable code, holds in a sound ledger, and names what breaks it."""
 
 import json
+import shutil
 import sqlite3
 
 import pytest
@@ -10,10 +11,10 @@ from ledger.balances import balances
 from ledger.invariants import CHECKS, audit
 from ledger.reading import connect_read_only
 from ledger.rollups.projection import Rollups
-from ledger.store import Store
 from tests import factories
 from tests.factories import NOW_US
 from tests.ledger.commands import run
+from tests.ledger.prebuilt import prebuilt
 from tests.ledger.tampering import tamper
 
 CODES = [
@@ -25,63 +26,77 @@ CODES = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def shared(ledger_path):
+def share(store):
     """Requests as the gateway files them, so that their records share rows."""
-    with Store.open(ledger_path, projections=(Rollups(),)) as store:
-        store.append([factories.rate_table()]).result()
-        for number in range(6):
-            for commit in factories.gateway_records(number):
-                store.append(commit).result()
-        store.append(factories.gateway_records(6)[0]).result()
-    return ledger_path
+    store.append([factories.rate_table()]).result()
+    for number in range(6):
+        for commit in factories.gateway_records(number):
+            store.append(commit).result()
+    store.append(factories.gateway_records(6)[0]).result()
 
 
-@pytest.fixture
-def lived(ledger_path):
+def live(store):
     """Requests of every fate: completed, refused, unknown, written off, overrun, under way."""
-    with Store.open(ledger_path, projections=(Rollups(),)) as store:
-        store.append([factories.rate_table(), factories.api_key()]).result()
-        for number in range(6):
-            for commit in factories.request_records(number):
-                store.append(commit).result()
-        refused = (factories.route_decision(10), factories.rejected_receipt(10))
-        store.append(refused).result()
-        for number in (11, 12):  # unknown, the second written off by a person
-            first, _ = factories.request_records(number)
-            store.append(first).result()
-            store.append(
-                [
-                    factories.attempt_event(number, outcome="unknown"),
-                    factories.receipt(number, status="unknown"),
-                ]
-            ).result()
-        store.append([factories.settlement(12, kind="written_off", cost_pico=0)]).result()
-        first, _ = factories.request_records(13)
-        over = 3_600_000_001
+    store.append([factories.rate_table(), factories.api_key()]).result()
+    for number in range(6):
+        for commit in factories.request_records(number):
+            store.append(commit).result()
+    refused = (factories.route_decision(10), factories.rejected_receipt(10))
+    store.append(refused).result()
+    for number in (11, 12):  # unknown, the second written off by a person
+        first, _ = factories.request_records(number)
+        store.append(first).result()
         store.append(
             [
-                *first,
-                factories.attempt_event(13, cost_pico=over),
-                factories.settlement(13, cost_pico=over, overrun_pico=1),
-                factories.receipt(13, cost_total_pico=over),
+                factories.attempt_event(number, outcome="unknown"),
+                factories.receipt(number, status="unknown"),
             ]
         ).result()
-        first, _ = factories.request_records(15)  # a retry: the first attempt cost nothing
-        again = factories.reservation(15, reservation_id="res_retry")
-        store.append([*first, again, factories.settlement(15, kind="voided", cost_pico=0)]).result()
-        lost = factories.attempt_event(15, outcome="unknown")
-        store.append([lost, factories.receipt(15, status="unknown")]).result()
-        first, _ = factories.request_records(14)
-        key = r.IdempotencyKey(
-            tenant_id="acme",
-            key_mac=b"k" * 32,
-            body_mac=b"b" * 32,
-            request_id=factories.request_id(14),
-            claimed_at_us=NOW_US,
-        )
-        store.append((*first, key)).result()
-    return ledger_path
+    store.append([factories.settlement(12, kind="written_off", cost_pico=0)]).result()
+    first, _ = factories.request_records(13)
+    over = 3_600_000_001
+    store.append(
+        [
+            *first,
+            factories.attempt_event(13, cost_pico=over),
+            factories.settlement(13, cost_pico=over, overrun_pico=1),
+            factories.receipt(13, cost_total_pico=over),
+        ]
+    ).result()
+    first, _ = factories.request_records(15)  # a retry: the first attempt cost nothing
+    again = factories.reservation(15, reservation_id="res_retry")
+    store.append([*first, again, factories.settlement(15, kind="voided", cost_pico=0)]).result()
+    lost = factories.attempt_event(15, outcome="unknown")
+    store.append([lost, factories.receipt(15, status="unknown")]).result()
+    first, _ = factories.request_records(14)
+    key = r.IdempotencyKey(
+        tenant_id="acme",
+        key_mac=b"k" * 32,
+        body_mac=b"b" * 32,
+        request_id=factories.request_id(14),
+        claimed_at_us=NOW_US,
+    )
+    store.append((*first, key)).result()
+
+
+@pytest.fixture(scope="module")
+def shared_once(ledger_template, tmp_path_factory):
+    return prebuilt(ledger_template, tmp_path_factory.mktemp("shared"), share, (Rollups(),))
+
+
+@pytest.fixture(scope="module")
+def lived_once(ledger_template, tmp_path_factory):
+    return prebuilt(ledger_template, tmp_path_factory.mktemp("lived"), live, (Rollups(),))
+
+
+@pytest.fixture
+def shared(shared_once, ledger_path):
+    return shutil.copyfile(shared_once, ledger_path)
+
+
+@pytest.fixture
+def lived(lived_once, ledger_path):
+    return shutil.copyfile(lived_once, ledger_path)
 
 
 def broken(path, **options):

@@ -1,26 +1,41 @@
 """SLO-1: each indicator, exact, in each slice."""
 
+import shutil
+
 import pytest
 
 from ledger.queries import slis
 from ledger.queries.slis import SLICES, indicators
+from ledger.reading import connect_read_only
 from tests.ledger.receipts import T0_US, receipt
 from tests.ledger.seeded import SPAN_US, Plans, fill, seeded_receipts
+from tests.ledger_fixtures import without_log
 
 EVERYTHING = (T0_US, T0_US + 2 * SPAN_US)
+RECEIPTS = seeded_receipts()
+
+
+@pytest.fixture(scope="module")
+def seeded_once(ledger_template, tmp_path_factory):
+    path = tmp_path_factory.mktemp("seeded") / "ledger.sqlite3"
+    shutil.copyfile(ledger_template, path)
+    fill(path, RECEIPTS)
+    without_log(path)
+    return path
 
 
 @pytest.fixture
-def connection(ledger_path, reader):
-    fill(ledger_path, seeded_receipts())
-    return reader
+def connection(seeded_once, ledger_path):
+    opened = connect_read_only(shutil.copyfile(seeded_once, ledger_path))
+    yield opened
+    opened.close()
 
 
 @pytest.mark.parametrize("by", SLICES)
 def test_every_slice_has_each_receipt_once(connection, by):
     found = indicators(connection, *EVERYTHING, by).slices
-    assert sum(one.received for one in found) == len(seeded_receipts())
-    total = sum(one.cost_total_pico for one in seeded_receipts())
+    assert sum(one.received for one in found) == len(RECEIPTS)
+    total = sum(one.cost_total_pico for one in RECEIPTS)
     assert sum(one.cost_pico for one in found) == total
     for one in found:
         assert one.received == one.accepted + sum(one.rejected.values())
@@ -92,10 +107,10 @@ def test_of_a_larger_window_the_newest_are_read_and_the_answer_says_since_when(
 ):
     monkeypatch.setattr(slis, "ROWS_LIMIT", 10)
     found = indicators(connection, *EVERYTHING, "tenant")
-    newest = sorted((one.accepted_at_us for one in seeded_receipts()), reverse=True)[:10]
+    newest = sorted((one.accepted_at_us for one in RECEIPTS), reverse=True)[:10]
     assert sum(one.received for one in found.slices) == 10
     assert (found.whole, found.start_us) == (False, newest[-1])
-    monkeypatch.setattr(slis, "ROWS_LIMIT", len(seeded_receipts()))
+    monkeypatch.setattr(slis, "ROWS_LIMIT", len(RECEIPTS))
     assert indicators(connection, *EVERYTHING, "tenant").whole
 
 
