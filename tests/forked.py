@@ -31,8 +31,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import django
-from django.conf import empty, settings
+from django.conf import settings
 from django.db import connections
+from django.utils.functional import empty
 
 import gateway
 from gateway.tokenizers import registry
@@ -140,8 +141,11 @@ def run(
             process.wait(timeout)
         finally:
             process.kill()
-        said = [file.seek(0) or file.read() for file in (stdout, stderr)]
-    done = subprocess.CompletedProcess(list(arguments), process.wait(), *said)
+        stdout.seek(0)
+        stderr.seek(0)
+        done = subprocess.CompletedProcess(
+            list(arguments), process.wait(), stdout.read(), stderr.read()
+        )
     if check:
         done.check_returncode()
     return done
@@ -214,7 +218,7 @@ def forget_settings() -> None:
         with contextlib.suppress(AttributeError):  # none was made
             del connections[alias]
     del connections.settings
-    connections._settings = None
+    connections._settings = None  # type: ignore[attr-defined]  # its stub leaves it out
     settings._wrapped = empty
     del sys.modules["gateway.settings"], gateway.settings
 

@@ -1,6 +1,7 @@
 """The official Python client over the whole of /v1: synchronous, asynchronous, helpers, retries."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -175,6 +176,10 @@ def test_three_tries_with_an_idempotency_key_are_one_execution(fleet: Fleet):
         key = fleet.keys["support-desk"]
         _impatient(server, key, {"Idempotency-Key": "one-call"})
         assert held(server)[0] == 1  # it runs on: the client will ask again
+        with contextlib.closing(fleet.reader()) as reader:
+            ((request_id,),) = reader.execute("SELECT request_id FROM route_decision").fetchall()
+        path = f"/api/v1/requests/{request_id}/cancel"  # its end needn't be waited for
+        assert server.call(path, key=key, body={})[0] == 200
     (receipt,) = _receipts(fleet)
     assert receipt.attempts == 1
 
