@@ -46,9 +46,10 @@ def large(path: Path, count: int) -> None:
     end_us = last_us // DAY_US * DAY_US
     month = Period(start_us=max(first_us // DAY_US * DAY_US, end_us - 30 * DAY_US), end_us=end_us)
     dimensions = ("tenant", "logical_model", "day")
-    for zone, target in (("UTC", 30), ("Europe/Berlin", 1_000), ("Asia/Kolkata", 1_000)):
+    # A zone that an operator configured is one among all: each is as fast as the configured ones.
+    for zone in ("UTC", "Europe/Berlin", "Asia/Kolkata", "America/New_York"):
         timed(
-            f"tenant x model x day, 30 days, {zone}", target,
+            f"tenant x model x day, 30 days, {zone}", 30,
             lambda zone=zone: costs(connection, month, dimensions, zone=parse_zone(zone)),
         )  # fmt: skip
     quarters = [(start, start + QUARTER_US) for start in range(end_us - DAY_US, end_us, QUARTER_US)]
