@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -139,7 +139,7 @@ def migrate(path: Path) -> None:
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
 
 
-def appended(store: Store, records: list[Record], batch: int) -> Spent:
+def appended(store: Store, records: Sequence[Record], batch: int) -> Spent:
     """Records written by commits of so many; receipts with chain and rollups, an import's way."""
     measured = Measured()
     for start in range(0, len(records), batch):
