@@ -54,12 +54,16 @@ def read_sums(connection: sqlite3.Connection, spans: Sequence[Span]) -> Sums:
     """
     state = read_state(connection)
     found: list[tuple[npt.NDArray[np.int64], Matrix]] = []
-    ends: dict[Segment, list[Matrix]] = {}  # an end of one span is the start of the next
+    ends: dict[Segment, list[Matrix]] = {}  # of the span before: its end is the next one's start
     for start_us, end_us in spans:
         closed_us = min(end_us, state.until(HOUR))
         parts = balance(start_us, closed_us, state)
-        rows = [one for part in parts.added for one in _closed_rows(connection, part, ends)]
-        taken = [one for part in parts.taken for one in _closed_rows(connection, part, ends)]
+        ends = {
+            part: ends.get(part) or _closed_rows(connection, part)
+            for part in (*parts.added, *parts.taken)
+        }
+        rows = [one for part in parts.added for one in ends[part]]
+        taken = [one for part in parts.taken for one in ends[part]]
         if end_us > closed_us:
             rows += _open_rows(connection, max(start_us, closed_us), end_us)
         found.append(packing.add_buckets(rows, taken))
@@ -71,16 +75,10 @@ def read_sums(connection: sqlite3.Connection, spans: Sequence[Span]) -> Sums:
     )
 
 
-def _closed_rows(
-    connection: sqlite3.Connection, part: Segment, known: dict[Segment, list[Matrix]]
-) -> list[Matrix]:
+def _closed_rows(connection: sqlite3.Connection, part: Segment) -> list[Matrix]:
     """The packed rows of a segment, a matrix for each bucket."""
-    rows = known.get(part)
-    if rows is None:
-        key = (part.grain_min, part.start_us, part.end_us)
-        packed = fetch(connection, LIVE.range_packed, key)
-        rows = known[part] = [packing.unpack((row[1],)) for row in packed]
-    return rows
+    key = (part.grain_min, part.start_us, part.end_us)
+    return [packing.unpack((row[1],)) for row in fetch(connection, LIVE.range_packed, key)]
 
 
 def _open_rows(connection: sqlite3.Connection, start_us: int, end_us: int) -> list[Matrix]:
