@@ -9,8 +9,6 @@ import os
 import random
 import socket
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,13 +24,15 @@ from ledger.rate_lookup import rate_of
 from ledger.rates import Rate, RateTable, Usage, cost_of
 from ledger.rollups.projection import Rollups
 from ledger.store import Store
-from tests import factories
+from tests import factories, forked
 from tests.sample_control import control_records
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED = 20_231_116
 START_LIMIT_S = 120.0
+FILLED_LIMIT_S = 600.0
 RELEASE = "rel-assistant-v3"
+LOGINS = "logins.json"
 
 TABLE = RateTable(
     version="rates-2025-11",
@@ -326,6 +326,7 @@ def environment(folder: Path) -> dict[str, str]:
         "WEIGHBRIDGE_VAR": str(folder),
         "WEIGHBRIDGE_DB": str(folder / "ledger.sqlite3"),
         "WEIGHBRIDGE_CONSOLE_DB": str(folder / "console.sqlite3"),
+        "DJANGO_SETTINGS_MODULE": "tests.console_settings",
     }
 
 
@@ -336,15 +337,8 @@ def manage(folder: Path, *arguments: str) -> str:
 
 def python(folder: Path, *arguments: str) -> str:
     """Run Python on the folder's files and return what it printed."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env=environment(folder),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout
+    env = environment(folder)
+    return forked.run(arguments, env=env, timeout=FILLED_LIMIT_S, check=True).stdout
 
 
 def _free_port() -> int:
@@ -356,8 +350,22 @@ def _free_port() -> int:
 @contextmanager
 def running_console(folder: Path, *, count: int = 1_200) -> Iterator[Console]:
     """Migrate, fill and serve the console of `folder`; stops it at the end."""
+    fill_console(folder, count=count)
+    with serving(folder) as console:
+        yield console
+
+
+def fill_console(folder: Path, *, count: int) -> None:
+    """Migrate and fill the console of `folder`, which then can be copied; its logins are beside."""
     folder.mkdir(parents=True, exist_ok=True)
-    logins = json.loads(python(folder, "-m", "tests.sample_books", str(count)))
+    logins = python(folder, "-m", "tests.sample_books", str(count))
+    (folder / LOGINS).write_text(logins)
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Console]:
+    """The running console of a folder that was filled."""
+    logins = json.loads((folder / LOGINS).read_text())
     with served(folder) as base_url:
         yield Console(base_url=base_url, folder=folder, **logins)
 
@@ -366,13 +374,9 @@ def running_console(folder: Path, *, count: int = 1_200) -> Iterator[Console]:
 def served(folder: Path) -> Iterator[str]:
     """The console over existing files; yields its address."""
     port = _free_port()
-    server = subprocess.Popen(
-        [sys.executable, "manage.py", "runserver", "--noreload", f"127.0.0.1:{port}"],
-        cwd=ROOT,
-        env=environment(folder),
-        stdout=subprocess.DEVNULL,
-        stderr=(folder / "server.log").open("w"),
-    )
+    with (folder / "server.log").open("w") as log:
+        command = ("manage.py", "runserver", "--noreload", f"127.0.0.1:{port}")
+        server = forked.start(command, env=environment(folder), stderr=log)
     try:
         _await_port(port, server)
         yield f"http://127.0.0.1:{port}"
@@ -381,7 +385,7 @@ def served(folder: Path) -> Iterator[str]:
         server.wait(timeout=10)
 
 
-def _await_port(port: int, server: "subprocess.Popen[bytes]") -> None:
+def _await_port(port: int, server: forked.Forked) -> None:
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline:
         if server.poll() is not None:

@@ -1,43 +1,74 @@
 """A running console and a browser that watches for errors and foreign requests.
 
-One console a run and one browser a module; nobody but the tests of the login itself fills in its
-form: the console's sample comes with a session of each role.
+One console, one browser, and one page for each role, with scripts and without, serve the tests of
+this folder. Nobody but the tests of the login itself fills in its form: the console's sample comes
+with a session of each role.
 """
 
+import fcntl
+import os
+import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import axe_playwright_python
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.browser import chromium
-from tests.sample_console import Console, running_console
+from tests.sample_console import LOGINS, Console, fill_console, serving
 
 ACTION_LIMIT_MS = 20_000  # of one step in a page
 SIZE_PX = (1440, 900)
+REQUESTS = 300
+MADE_ANEW_S = 300
 MODES = ("with JavaScript", "without JavaScript")
 
 
 @pytest.fixture(scope="session")
-def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    chromium.require()
-    with running_console(tmp_path_factory.mktemp("console"), count=300) as running:
-        yield running
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Makes a copy of a filled console's files; they are made once for all processes of a run.
+
+    What is shown of "the last 15 minutes" has to be there, so they are made anew after some.
+    """
+    of_run = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        of_run = of_run.parent
+
+    def copy(name: str) -> Path:
+        made = of_run / f"console-{int(time.time()) // MADE_ANEW_S}"
+        with made.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (made / LOGINS).exists():
+                fill_console(made, count=REQUESTS)
+        folder = tmp_path_factory.mktemp(name) / "console"
+        shutil.copytree(made, folder)
+        return folder
+
+    return copy
 
 
-@pytest.fixture(scope="session")
-def acting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    """A console of the tests that change something: what is published or settled in it is over."""
+@pytest.fixture(scope="package")
+def console(filled: Callable[[str], Path]) -> Iterator[Console]:
     chromium.require()
-    with running_console(tmp_path_factory.mktemp("acting"), count=40) as running:
+    with serving(filled("console")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
+def acting(filled: Callable[[str], Path]) -> Iterator[Console]:
+    """A console of one file's tests that change something: what is settled in it is over."""
+    chromium.require()
+    with serving(filled("acting")) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """One browser a module: while it lives, this thread counts as asynchronous to Django."""
+    """One browser of this folder: while it lives, this thread counts as asynchronous to Django."""
     chromium.require()
     with sync_playwright() as playwright:
         launched = chromium.launch(playwright)
@@ -56,15 +87,21 @@ class Watch:
     faults: list[str] = field(default_factory=list)
     base_url: str = ""
 
-    def over(self, page: Page) -> None:
-        page.on("console", lambda said: self._said(said.type, said.text, said.location["url"]))
-        page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
-        page.on("request", lambda request: self._asked(request.url))
-        # A violation of the policy is an event of the document, whatever the console shows of it.
-        page.add_init_script(
-            "document.addEventListener('securitypolicyviolation', e => "
-            "console.error('csp: ' + e.violatedDirective + ' ' + e.blockedURI))"
+    def over(self, page: Page) -> Callable[[], None]:
+        """Watch it until the answer is called."""
+        heard: tuple[tuple[Any, Callable[[Any], None]], ...] = (
+            ("console", lambda said: self._said(said.type, said.text, said.location["url"])),
+            ("pageerror", lambda error: self.faults.append(f"error: {error}")),
+            ("request", lambda request: self._asked(request.url)),
         )
+        for event, hear in heard:
+            page.on(event, hear)
+
+        def over() -> None:
+            for event, hear in heard:
+                page.remove_listener(event, hear)
+
+        return over
 
     def _said(self, kind: str, text: str, url: str) -> None:
         if "responded with a status of 4" in text and any(part in url for part in REFUSED):
@@ -82,19 +119,26 @@ class Watch:
 Contexts = Callable[[str, bool], BrowserContext]
 
 
-@pytest.fixture(scope="module")
-def contexts(browser: Browser, console: Console) -> Iterator[Contexts]:
-    """The context of a role, with scripts or without: logged in, and kept for the module."""
-    made: dict[tuple[str, bool], BrowserContext] = {}
+Made = dict[tuple[str, str, bool], BrowserContext]
+
+
+@pytest.fixture(scope="package")
+def made(browser: Browser) -> Made:
+    """The contexts by console, role and whether they have scripts; closed with the browser."""
+    return {}
+
+
+@pytest.fixture
+def contexts(made: Made, browser: Browser, console: Console) -> Contexts:
+    """The context of a role, with scripts or without: logged in, and kept."""
 
     def context(role: str, scripts: bool) -> BrowserContext:
-        if (role, scripts) not in made:
-            made[role, scripts] = logged_in(browser, console, role, scripts=scripts)
-        return made[role, scripts]
+        key = (console.base_url, role, scripts)
+        if key not in made:
+            made[key] = logged_in(browser, console, role, scripts=scripts)
+        return made[key]
 
-    yield context
-    for each in made.values():
-        each.close()
+    return context
 
 
 def logged_in(browser: Browser, console: Console, role: str, *, scripts: bool) -> BrowserContext:
@@ -106,6 +150,11 @@ def logged_in(browser: Browser, console: Console, role: str, *, scripts: bool) -
         viewport={"width": width, "height": height},
     )
     context.set_default_timeout(ACTION_LIMIT_MS)
+    # A violation of the policy is an event of the document, whatever the console shows of it.
+    context.add_init_script(
+        "document.addEventListener('securitypolicyviolation', e => "
+        "console.error('csp: ' + e.violatedDirective + ' ' + e.blockedURI))"
+    )
     cookie = {"name": "sessionid", "value": console.sessions[role], "url": console.base_url}
     context.add_cookies([cookie])  # type: ignore[list-item]  # its TypedDict, written as a dict
     return context
@@ -140,11 +189,15 @@ def admin_page(
 
 
 def watched(context: BrowserContext, console: Console) -> Iterator[Page]:
-    """A page of the context that has to end without a fault."""
-    opened, watch = context.new_page(), Watch(base_url=console.base_url)
-    watch.over(opened)
-    yield opened
-    opened.close()
+    """The context's page, as it was opened: it has to end without a fault."""
+    page = context.pages[0] if context.pages else context.new_page()
+    page.set_viewport_size({"width": SIZE_PX[0], "height": SIZE_PX[1]})
+    watch = Watch(base_url=console.base_url)
+    over = watch.over(page)
+    yield page
+    over()
+    for another in context.pages[1:]:
+        another.close()
     assert watch.faults == []
 
 

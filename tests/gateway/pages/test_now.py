@@ -159,6 +159,9 @@ def test_from_the_alert_on_now_to_the_receipt_that_proves_it(
     assert proofs
     shown = viewer.get(proofs[0])  # the first click
     assert shown.status_code == 200
+    said = text_of_html(finding[finding.index(proofs[0]) :].partition("</li>")[0])
+    measured = said.strip().rpartition(", ")[2].removesuffix(" units")
+    assert measured in text_of_html(shown.content.decode())
     connection = connect_read_only(path)
     found = dossier(connection, proofs[0].rpartition("/")[2])
     connection.close()
