@@ -8,6 +8,7 @@ Semantics: SCHEDULING 2-4 and 7 in scheduler.py.
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from simulator.kv import PrefixCache
 from simulator.state import CANCELLED, NEVER, ReplicaState
 
 
@@ -28,20 +29,23 @@ def schedule_running(state: ReplicaState) -> RunningSchedule:
     state's sums really run. With an empty schedule no iteration takes place.
     """
     config, block_tokens = state.config, state.config.block_tokens
-    iteration = state.iteration
+    iteration, done_iteration = state.iteration, state.done_iteration
+    length, remaining, cache = state.length, state.remaining, state.cache
+    hashes, tracked = state.hashes, state.tracked
     order = list(state.running.values())
     scheduled: dict[int, tuple[int, int]] = {}
     budget, preempted, index = config.max_num_batched_tokens, 0, 0
     free = state.free_blocks_at(iteration)
     while index < len(order) and budget > 0:
         slot = order[index]
-        if state.done_iteration[slot] >= 0:
-            computed, tokens = state.offset(slot) + iteration, 1
-            held = -(-computed // block_tokens)
+        last = done_iteration[slot]
+        if last >= 0:
+            computed, tokens = length[slot] + remaining[slot] - 1 - last + iteration, 1
+            needed = 0 if computed % block_tokens else 1
         else:
-            computed, held = state.computed[slot], state.blocks[slot]
-            tokens = min(state.length[slot] - computed, config.chunk_limit, budget)
-        needed = -(-(computed + tokens) // block_tokens) - held
+            computed = state.computed[slot]
+            tokens = min(length[slot] - computed, config.chunk_limit, budget)
+            needed = -(-(computed + tokens) // block_tokens) - state.blocks[slot]
         victim = NEVER
         while needed > free and victim != slot:
             victim = order[-1]
@@ -59,7 +63,8 @@ def schedule_running(state: ReplicaState) -> RunningSchedule:
             break
         free -= needed
         scheduled[slot] = (tokens, needed)
-        _publish(state, slot, computed + tokens, free)
+        if cache is not None and tracked[slot] < len(hashes[slot]):
+            _publish(state, cache, slot, computed + tokens, free)
         budget -= tokens
         index += 1
     if scheduled:  # else this iteration is still to come, and what it will publish with it
@@ -85,12 +90,10 @@ def _demote_unscheduled(
         state.prefilling[:] = [slot for slot in order if state.done_iteration[slot] < 0]
 
 
-def _publish(state: ReplicaState, slot: int, computed: int, free: int) -> None:
-    hashes, cache = state.hashes[slot], state.cache
-    if cache is None or state.tracked[slot] >= len(hashes):
-        return
+def _publish(state: ReplicaState, cache: PrefixCache, slot: int, computed: int, free: int) -> None:
     cache.settle(free)
-    became_tracked = cache.publish(slot, hashes, computed // state.config.block_tokens)
+    full_blocks = computed // state.config.block_tokens
+    became_tracked = cache.publish(slot, state.hashes[slot], full_blocks)
     state.tracked[slot] += became_tracked
     if became_tracked and state.done_iteration[slot] >= 0:
         push_publication(state, slot)

@@ -142,6 +142,11 @@ def seeded_case(seed: int) -> Case:
     return Case(jobs=jobs, config=config, model=model)
 
 
+def seeded_cases() -> st.SearchStrategy[Case]:
+    """Any seeded case: drawn in a twentieth of the time of `cases`, but not made smaller."""
+    return st.integers(0, 2**32 - 1).map(seeded_case)
+
+
 def chained(case: Case) -> Case:
     """The same case with hashes that are chained: equal ones stand for equal prefixes."""
     known: dict[tuple[int, ...], int] = {}

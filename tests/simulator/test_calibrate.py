@@ -60,23 +60,19 @@ def test_receipts_made_by_another_model_are_met_within_a_percent():
     assert found.requests == 120
 
 
-def test_receipts_that_the_prior_explains_leave_it_where_it_is():
+def test_receipts_that_the_prior_explains_leave_it_and_tell_the_batches_that_were_seen():
     found = calibrate(made_by(PRIOR, overhead_us=20_000), CONFIG, PRIOR)
     assert all(0.9 < factor < 1.1 for _, factor in found.factors)
     assert found.overhead_us == pytest.approx(20_000, abs=3_000)
-
-
-def test_calibration_is_a_function_of_its_inputs():
-    receipts = made_by(slower(PRIOR, base=1.2))
-    assert calibrate(receipts, CONFIG, PRIOR) == calibrate(receipts, CONFIG, PRIOR)
-
-
-def test_a_calibrated_model_knows_the_batches_that_it_has_seen():
-    receipts = made_by(PRIOR)
-    observed = calibrate(receipts, CONFIG, PRIOR).model.observed
+    observed = found.model.observed
     assert observed is not None
     assert 1 <= observed.max_decodes <= CONFIG.max_num_seqs
     assert observed.max_prefill_tokens == CONFIG.max_num_batched_tokens
+
+
+def test_calibration_is_a_function_of_its_inputs():
+    receipts = made_by(slower(PRIOR, base=1.2), requests=24)
+    assert calibrate(receipts, CONFIG, PRIOR) == calibrate(receipts, CONFIG, PRIOR)
 
 
 def test_one_token_answers_have_no_tpot_and_do_not_stop_the_fit():

@@ -22,6 +22,7 @@ from tests.simulator.scheduling_cases import (
     rows_of_oracle,
     rows_of_result,
     seeded_case,
+    seeded_cases,
 )
 
 FLAT = TimeModel(name="flat", breakpoints=((0, 10),))
@@ -201,7 +202,7 @@ def test_ended_jobs_beyond_the_retained_are_forgotten_and_their_place_is_used_ag
     assert [end.job_id for end in replica.advance_to(1100)] == [5]
 
 
-@given(cases(max_jobs=10))
+@given(seeded_cases())
 def test_the_distribution_of_inter_token_gaps_counts_every_gap_once(case: Case):
     result = simulate(jobs_to_arrays(case.jobs), case.config, case.model)
     expected: dict[int, int] = {}

@@ -16,9 +16,9 @@ from simulator.scheduler import OUTCOMES, ReplicaConfig
 from simulator.timing import TimeModel
 from tests.simulator.scheduling_cases import (
     Case,
-    cases,
     replica_configs,
     rows_of_result,
+    seeded_cases,
     time_models,
 )
 
@@ -26,7 +26,7 @@ FLAT = TimeModel(name="flat", breakpoints=((0, 10),))
 ROOMY = QueuePolicy(max_items=1000, max_tokens=10**9, ageing_ps=10**9)
 
 
-@given(cases())
+@given(seeded_cases())
 def test_a_fleet_of_one_is_that_replica(case: Case):
     jobs = jobs_to_arrays(case.jobs)
     alone = simulate(jobs, case.config, case.model)
@@ -35,7 +35,7 @@ def test_a_fleet_of_one_is_that_replica(case: Case):
     assert rows_of_result(together) == rows_of_result(alone)
 
 
-@given(cases(), st.data())
+@given(seeded_cases(), st.data())
 def test_unlike_replicas_behind_least_loaded_equal_replicas_driven_one_by_one(
     case: Case, data: st.DataObject
 ):
@@ -97,7 +97,7 @@ def test_a_job_that_is_routed_nowhere_is_shed():
     assert (fleet.jobs.done_ps[0], fleet.replica[0]) == (5, NOT_ROUTED)
 
 
-@given(cases(), st.integers(1, 6), st.integers(1, 4), st.data())
+@given(seeded_cases(), st.integers(1, 6), st.integers(1, 4), st.data())
 def test_behind_the_queue_each_job_ends_once_and_limits_hold(
     case: Case, max_items: int, max_outstanding: int, data: st.DataObject
 ):

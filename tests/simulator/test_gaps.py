@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from simulator.engine import Replica
 from simulator.scheduler import Job, ReplicaConfig
 from simulator.timing import TimeModel
-from tests.simulator.scheduling_cases import Case, cases
+from tests.simulator.scheduling_cases import Case, seeded_cases
 
 
 def check_gaps(replica: Replica, job_id: int | str) -> None:
@@ -17,7 +17,7 @@ def check_gaps(replica: Replica, job_id: int | str) -> None:
     assert replica.inter_token_ps(job_id).tolist() == gaps
 
 
-@given(cases(), st.data())
+@given(seeded_cases(), st.data())
 def test_the_gaps_of_running_and_ended_jobs_are_the_differences_of_their_times(
     case: Case, data: st.DataObject
 ):

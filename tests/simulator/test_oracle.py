@@ -7,12 +7,12 @@ from hypothesis import given
 from simulator.oracle import Oracle
 from simulator.scheduler import Job, ReplicaConfig
 from simulator.timing import TimeModel
-from tests.simulator.scheduling_cases import Case, cases
+from tests.simulator.scheduling_cases import Case, seeded_cases
 
 FLAT = TimeModel(name="flat", breakpoints=((0, 10),))
 
 
-@given(cases())
+@given(seeded_cases())
 def test_each_job_ends_exactly_once_in_order_and_within_the_limits(case: Case):
     oracle = Oracle(case.jobs, case.config, case.model).run()
     assert sorted(end.job_id for end in oracle.finished) == list(range(len(case.jobs)))
@@ -29,7 +29,7 @@ def test_each_job_ends_exactly_once_in_order_and_within_the_limits(case: Case):
         assert step.running <= case.config.max_num_seqs
 
 
-@given(cases())
+@given(seeded_cases())
 def test_work_is_conserved_no_step_idles_while_a_job_is_there(case: Case):
     oracle = Oracle(case.jobs, case.config, case.model).run()
     gaps = [
@@ -42,7 +42,7 @@ def test_work_is_conserved_no_step_idles_while_a_job_is_there(case: Case):
             assert max(end.arrival_ps, begin) >= min(end.done_ps, until)
 
 
-@given(cases())
+@given(seeded_cases())
 def test_nobody_overtakes_at_first_admission_under_first_come_first_served(case: Case):
     if case.config.priority_scheduling:
         return
@@ -55,7 +55,7 @@ def test_nobody_overtakes_at_first_admission_under_first_come_first_served(case:
     assert all(before[2] <= after[2] for before, after in pairwise(starts))
 
 
-@given(cases())
+@given(seeded_cases())
 def test_littles_law_holds_as_an_identity(case: Case):
     """The area under the number in the system equals the sum of the times in it."""
     oracle = Oracle(case.jobs, case.config, case.model).run()
