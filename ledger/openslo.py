@@ -59,7 +59,9 @@ def load(text: str) -> Parsed:
     if len(text) > SIZE_LIMIT_CHARS:
         return Parsed(definitions=(), problems=(f"more than {SIZE_LIMIT_CHARS} characters",))
     try:
-        documents = [one for one in yaml.safe_load_all(text) if one is not None]
+        # libyaml's: the one in Python needs hours for a file of opening brackets alone.
+        read = yaml.load_all(text, Loader=yaml.CSafeLoader)
+        documents = [one for one in read if one is not None]
     except (yaml.YAMLError, RecursionError, ValueError) as problem:
         line = getattr(getattr(problem, "problem_mark", None), "line", None)
         where = "" if line is None else f" at line {line + 1}"

@@ -105,7 +105,13 @@ def test_what_can_not_be_counted_here_is_refused_and_said(spec, says):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "- 1", "kind: Service", "a: [", "x: !!python/object:os.system {}", "{" * 1_000]
+    "text",
+    [
+        *("", "- 1", "kind: Service", "a: [", "x: !!python/object:os.system {}"),
+        *(opening * (openslo.SIZE_LIMIT_CHARS // len(opening)) for opening in ("{", "[", "- ")),
+        *("{a: " * 100_000, "? " * 100_000, "---\n" * 1_000),
+    ],
+    ids=lambda text: text[:16],
 )
 def test_what_is_no_objective_is_a_problem_and_no_fault(text):
     parsed = openslo.load(text)

@@ -4,9 +4,9 @@ import bisect
 import random
 
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, ecdf
 
 from ledger.quantiles import (
     MISSED,
@@ -23,15 +23,15 @@ def test_the_ranks_are_the_tightest_that_the_binomial_allows(count, percent):
     share, half = percent / 100, MISSED / 2
     tight = 1e-9
     if low is None:
-        assert binom.cdf(0, count, share) > half - tight
+        assert scipy.stats.binom.cdf(0, count, share) > half - tight
     else:
-        assert binom.cdf(low - 1, count, share) <= half + tight
-        assert low == count or binom.cdf(low, count, share) > half - tight
+        assert scipy.stats.binom.cdf(low - 1, count, share) <= half + tight
+        assert low == count or scipy.stats.binom.cdf(low, count, share) > half - tight
     if high is None:
-        assert binom.sf(count - 1, count, share) > half - tight
+        assert scipy.stats.binom.sf(count - 1, count, share) > half - tight
     else:
-        assert binom.sf(high - 1, count, share) <= half + tight
-        assert high == 1 or binom.sf(high - 2, count, share) > half - tight
+        assert scipy.stats.binom.sf(high - 1, count, share) <= half + tight
+        assert high == 1 or scipy.stats.binom.sf(high - 2, count, share) > half - tight
 
 
 @given(
@@ -42,7 +42,7 @@ def test_the_nearest_rank_is_the_inverse_of_the_empirical_distribution(values, p
     """SLO-7: the smallest value that at least so many hundredths of all are at or under."""
     ordered = sorted(values)
     exact = nearest_rank(ordered, percent, 100)
-    reached = ecdf(ordered).cdf
+    reached = scipy.stats.ecdf(ordered).cdf
     at = [bisect.bisect_right(ordered, each) for each in reached.quantiles]
     expected = next(
         int(value)

@@ -4,9 +4,9 @@ import math
 from fractions import Fraction
 
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from ledger import releases
 
@@ -36,7 +36,7 @@ def exceedances(draw, most_b=3_000, most_c=2_000):
 @given(exceedances())
 def test_the_exceedance_probability_is_scipys(counts):
     n_b, rank, n_c, exceeding = counts
-    expected = stats.betabinom.sf(exceeding - 1, n_c, n_b - rank + 1, rank)
+    expected = scipy.stats.betabinom.sf(exceeding - 1, n_c, n_b - rank + 1, rank)
     actual = releases.exceedance_probability(n_b, rank, n_c, exceeding)
     assert actual == pytest.approx(expected, rel=1e-6, abs=1e-8)
 
@@ -95,7 +95,7 @@ proportions = st.integers(1, 5_000).flatmap(lambda n: st.tuples(st.integers(0, n
 @given(proportions)
 def test_the_score_interval_is_scipys(proportion):
     good, count = proportion
-    expected = stats.binomtest(good, count).proportion_ci(0.95, method="wilson")
+    expected = scipy.stats.binomtest(good, count).proportion_ci(0.95, method="wilson")
     assert releases.wilson_interval(good, count) == pytest.approx(
         (expected.low, expected.high), abs=1e-9
     )
@@ -142,7 +142,7 @@ def test_the_share_check_is_scipys_chi_square(total, percent, permille):
     canary = total * percent // 100
     check = releases.share_check(canary, total, Fraction(permille, 1_000))
     expected = [total * permille / 1_000, total * (1_000 - permille) / 1_000]
-    reference = stats.chisquare([canary, total - canary], expected)
+    reference = scipy.stats.chisquare([canary, total - canary], expected)
     assert check.chi_square == pytest.approx(reference.statistic, rel=1e-9, abs=1e-9)
     assert check.p_value == pytest.approx(reference.pvalue, rel=1e-7, abs=1e-12)
 

@@ -3,9 +3,9 @@
 from fractions import Fraction
 
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from ledger import slo, slo_burn, slo_rules
 from ledger.quantiles import nearest_rank
@@ -317,7 +317,7 @@ def test_the_guard_lets_automation_act_only_on_what_chance_does_not_explain(
 )
 def test_the_binomial_tail_is_scipys(counts, ppm):
     bad, valid = counts
-    expected = stats.binom.sf(bad - 1, valid, ppm / 1_000_000)
+    expected = scipy.stats.binom.sf(bad - 1, valid, ppm / 1_000_000)
     actual = slo_burn.binomial_tail(bad, valid, Fraction(ppm, 1_000_000))
     assert actual == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
@@ -328,7 +328,7 @@ def test_the_guard_holds_for_as_many_requests_as_a_day_can_have(valid, off):
     """A day of 120 requests a second is above ten million."""
     share = Fraction("0.0144")
     bad = int(valid * share) + int(off * (valid * share * (1 - share)) ** 0.5)
-    expected = stats.binom.sf(bad - 1, valid, float(share))
+    expected = scipy.stats.binom.sf(bad - 1, valid, float(share))
     assert slo_burn.binomial_tail(bad, valid, share) == pytest.approx(expected, rel=1e-3)
 
 

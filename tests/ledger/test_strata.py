@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from ledger.peeking import BadCounts, evidence
 from ledger.releases import exceedance_probability, newcombe_interval
@@ -27,7 +27,7 @@ VALUES = st.lists(st.integers(1, 10_000), min_size=1, max_size=80).map(sorted)
 def test_the_mass_of_exceedances_is_scipys_beta_binomial(n_b, n_c, data):
     rank = data.draw(st.integers(1, n_b))
     mass = beta_binomial_mass(n_b, rank, n_c)
-    expected = stats.betabinom(n_c, n_b - rank + 1, rank).pmf(np.arange(len(mass)))
+    expected = scipy.stats.betabinom(n_c, n_b - rank + 1, rank).pmf(np.arange(len(mass)))
     assert mass == pytest.approx(expected, rel=1e-9, abs=1e-14)
 
 
@@ -47,8 +47,8 @@ def test_two_strata_have_the_distribution_of_the_sum():
         {"a": (first[0], sorted(first[1])), "b": (second[0], sorted(second[1]))}
     )
     k = np.arange(0, 151)
-    one = stats.betabinom(100, 3, 198).pmf(k)
-    two = stats.betabinom(50, 5, 396).pmf(k)
+    one = scipy.stats.betabinom(100, 3, 198).pmf(k)
+    two = scipy.stats.betabinom(50, 5, 396).pmf(k)
     assert found.exceeding == 5
     assert found.p_value == pytest.approx(np.convolve(one, two)[5:].sum(), rel=1e-9)
 
@@ -152,7 +152,7 @@ def test_the_e_value_of_no_difference_has_an_expectation_of_one(permille, bad):
     """Over every split of the bad requests, weighted by its chance: a fair bet."""
     share = Fraction(permille, 1000)
     expectation = sum(
-        stats.binom.pmf(canary, bad, float(share))
+        scipy.stats.binom.pmf(canary, bad, float(share))
         * evidence([BadCounts(share=share, baseline_bad=bad - canary, canary_bad=canary)]).e_value
         for canary in range(bad + 1)
     )
