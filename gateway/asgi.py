@@ -22,6 +22,9 @@ from gateway.clock import SystemClock
 from gateway.pages.body_limit import within_limit
 from gateway.runtime import SWITCH_SECONDS, Runtime
 
+# A request leaves nothing behind that only the collector could free: it may look seldom.
+GC_THRESHOLDS = (10_000, 20, 50)
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -56,6 +59,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     # served; frozen, only what requests leave behind is looked at.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_SECONDS)
     await send({"type": "lifespan.startup.complete"})
     await receive()

@@ -16,14 +16,20 @@ class PieceLog:
         self._pieces: list[Piece] = []
         self._waiters: list[asyncio.Future[None]] = []
         self._for_the_end: list[asyncio.Future[None]] = []
-        self.size_chars = 0
+        self._size_chars = self._sized = 0  # of how many pieces
         self.ended = False
+
+    @property
+    def size_chars(self) -> int:
+        """How many characters memory holds of it; added up when somebody asks."""
+        unsized = self._pieces[self._sized :]
+        self._sized += len(unsized)
+        self._size_chars += sum([each.size_chars for each in unsized if isinstance(each, Delta)])
+        return self._size_chars
 
     def append(self, piece: Piece) -> None:
         self._pieces.append(piece)
-        if isinstance(piece, Delta):
-            self.size_chars += piece.size_chars
-        else:
+        if not isinstance(piece, Delta):
             self.ended = True
             _wake(self._for_the_end)
         if self._waiters:
@@ -31,7 +37,6 @@ class PieceLog:
 
     def extend(self, pieces: Sequence[Delta]) -> None:
         self._pieces += pieces
-        self.size_chars += sum([piece.size_chars for piece in pieces])
         if self._waiters:
             _wake(self._waiters)
 

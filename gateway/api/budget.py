@@ -97,6 +97,8 @@ def is_single_budget_header(name: str) -> bool:
 
 
 def _tags(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...] | Problem:
+    if not tags:
+        return ()
     if len(tags) > TAGS_LIMIT:
         return invalid(f"At most {TAGS_LIMIT} tags are kept; {len(tags)} came.", "x-tag-*")
     for key, value in tags.items():

@@ -65,7 +65,7 @@ class Answer:
         self._keeps_text = call.schema is not None or count_text is not None
         self._texts: list[str] = []
         self._called: set[int] = set()  # indexes of the tool calls that were begun
-        self._deltas = 0
+        self.begun = 0  # how many tokens came, by the chunks that they came in
         self._shown = False
         self._running: Reported | None = None  # a total so far, from a chunk in the middle
         self._total: Reported | None = None
@@ -74,26 +74,13 @@ class Answer:
         self._provider_id: str | None = None
         self._first_us = self._last_us = 0
         self._itl_us: list[int] = []
-        self.done = False
-
-    @property
-    def begun(self) -> int:
-        """How many tokens came, by the chunks that they came in."""
-        return self._deltas
+        self.done = self.failed = False
+        self.over = False  # nothing that may still come can matter
 
     @property
     def finished(self) -> bool:
         """Whether a finish reason came: the backend generates no more."""
         return self._finish is not None
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing that may still come can matter."""
-        return self.done or self.failed
-
-    @property
-    def failed(self) -> bool:
-        return self._failure is not None
 
     def name(self, provider_id: str | None) -> None:
         """Take the provider's request id; the first one that is known stays."""
@@ -104,7 +91,7 @@ class Answer:
         if isinstance(said, Chunk):
             return self._took(said, now_us)
         if isinstance(said, Done):
-            self.done = True
+            self.done = self.over = True
             return None
         if isinstance(said, StreamError):
             self.fail(STREAM_ERROR, temporary=said.temporary)
@@ -127,7 +114,8 @@ class Answer:
         if self._version is not None and said.version not in (None, self._version):
             self.fail(MODEL_CHANGED, temporary=False)
             return None
-        self.name(said.provider_id)
+        if self._provider_id is None:
+            self._provider_id = said.provider_id
         self._finish = self._finish or said.finish_reason
         if said.reported is not None:
             # In its own chunk, in the finish chunk or after it, it is the total.
@@ -159,6 +147,7 @@ class Answer:
 
     def fail(self, reason: str, *, temporary: bool = True) -> None:
         self._failure = self._failure or (reason, temporary)
+        self.failed = self.over = True
 
     def ended(self, *, cleanly: bool) -> Outcome:
         """Return the outcome of a stream that has ended: as HTTP says it should, or torn.
@@ -255,23 +244,24 @@ class Answer:
         return self.ended(cleanly=True)
 
     def _count(self, deltas: int, now_us: int) -> None:
-        now_us = max(now_us, self._last_us)  # a clock that is set back makes no time negative
-        if self._deltas == 0:
+        if now_us < self._last_us:
+            now_us = self._last_us  # a clock that is set back makes no time negative
+        if self.begun == 0:
             self._first_us = now_us
         elif len(self._itl_us) < ITL_LIMIT:
             self._itl_us.append(now_us - self._last_us)
         self._last_us = now_us
-        self._deltas += deltas
+        self.begun += deltas
 
     def _usage(self) -> tuple[Usage, UsageSource]:
-        counted = {"input_tokens": self._call.input_tokens, "deltas": self._deltas}
+        counted = {"input_tokens": self._call.input_tokens, "deltas": self.begun}
         if self._total is None and self._running is None and self._count_text is not None:
             return self._counted(self._count_text)
         if self._total is not None or self._running is None:
             return usage_of(self._total, **counted)
         usage, _ = usage_of(self._running, **counted)
         # What came after the last running total is not in it.
-        most = max(usage.output_tokens, self._deltas)
+        most = max(usage.output_tokens, self.begun)
         return replace(usage, output_tokens=most), "estimated"
 
     def _convention(self) -> str | None:
@@ -286,12 +276,12 @@ class Answer:
         tokens = count_text("".join(self._texts))
         usage = Usage(
             input_tokens=self._call.input_tokens,
-            output_tokens=self._deltas if tokens is None else tokens,
+            output_tokens=self.begun if tokens is None else tokens,
         )
         return usage, "estimated" if tokens is None else "counted"
 
     def _timings(self) -> Timings:
-        if self._deltas == 0:
+        if self.begun == 0:
             return Timings()
         return Timings(
             decode_us=self._last_us - self._first_us,

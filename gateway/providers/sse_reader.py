@@ -36,6 +36,7 @@ class SseReader:
         self._data: list[bytes] = []
         self._data_bytes = 0
         self._name = ""
+        self.between_events = True  # what was fed so far ends between two events
 
     def feed(self, data: bytes) -> list[SseEvent]:
         """Return the events that these bytes complete, in order.
@@ -43,7 +44,7 @@ class SseReader:
         Raises StreamTooLarge where a line is over LINE_LIMIT_BYTES or an event's data over
         EVENT_LIMIT_BYTES; the reader is of no use afterwards.
         """
-        if self.between_events and data.endswith(b"\n\n") and b"\r" not in data:
+        if data.endswith(b"\n\n") and self.between_events and b"\r" not in data:
             return self._whole_events(data)
         if self._after_cr and data:
             self._after_cr = False
@@ -53,6 +54,7 @@ class SseReader:
         self._part_bytes += len(data)
         if b"\n" not in data and b"\r" not in data:
             self._check_line(self._part_bytes)
+            self.between_events = not self._inside
             return []
         # bytes.splitlines ends lines at CR, LF and CRLF only, which are the standard's three.
         lines = b"".join(self._parts).splitlines(keepends=True)
@@ -63,12 +65,12 @@ class SseReader:
         events: list[SseEvent] = []
         for line in lines:
             self._line(line.rstrip(b"\r\n"), events)
+        self.between_events = not self._inside
         return events
 
     @property
-    def between_events(self) -> bool:
-        """Whether what was fed so far ends between two events."""
-        return not (self._part_bytes or self._data or self._name or self._after_cr)
+    def _inside(self) -> bool:
+        return bool(self._part_bytes or self._data or self._name or self._after_cr)
 
     def _whole_events(self, data: bytes) -> list[SseEvent]:
         """Return the events of bytes that begin and end between events: what servers mostly send.
@@ -94,6 +96,7 @@ class SseReader:
         self._line(b"".join(self._parts), events)
         self._parts, self._part_bytes = [], 0
         self._dispatch(events)
+        self.between_events = not self._inside
         return events
 
     @staticmethod

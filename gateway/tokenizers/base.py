@@ -62,30 +62,28 @@ def countable(text: str) -> str:
     Tokenizers disagree on lone surrogates (some count them, some raise), and no backend can be
     sent one: what is counted and what is forwarded both go through here.
     """
-    return _SURROGATE.sub("�", text)
+    return text if text.isascii() else _SURROGATE.sub("�", text)
 
 
 def size_bytes(messages: Sequence[Message], tools_json: str | None) -> int:
     """Returns an upper bound of the chat's UTF-8 size in bytes, without encoding it."""
-    characters = sum(
-        len(message.role) + len(message.content) + len(message.tool_calls_json or "")
-        for message in messages
-    )
+    texts = [message.content for message in messages]
+    texts += [message.tool_calls_json for message in messages if message.tool_calls_json]
+    if tools_json is not None:
+        texts.append(tools_json)
+    characters, ascii_only = 0, True
+    for text in texts:
+        characters += len(text)
+        ascii_only = ascii_only and text.isascii()
+    for message in messages:
+        characters += len(message.role)
     # CPython keeps ASCII text at one byte a character; anything else is at most four in UTF-8.
-    characters += len(tools_json or "")
-    ascii_only = (
-        all(
-            message.content.isascii() and (message.tool_calls_json or "").isascii()
-            for message in messages
-        )
-        and (tools_json or "").isascii()
-    )
     return characters if ascii_only else characters * 4
 
 
 def check_size(texts: Sequence[str]) -> None:
     """Raises TextTooLarge where the texts together are over TEXT_LIMIT_BYTES of UTF-8."""
-    size = sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
+    size = sum([len(text) if text.isascii() else len(text.encode()) for text in texts])
     if size > TEXT_LIMIT_BYTES:
         raise TextTooLarge(
             f"the text has {size} bytes of UTF-8; at most {TEXT_LIMIT_BYTES} are counted"

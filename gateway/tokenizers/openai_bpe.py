@@ -102,19 +102,19 @@ class OpenAITokenizer:
         return self._tokens(clean)
 
     def count_chat(self, messages: Sequence[Message], tools_json: str | None) -> int:
-        parts = [countable(message.content) for message in messages]
-        parts += [
-            countable(message.tool_calls_json)
-            for message in messages
-            if message.tool_calls_json is not None
-        ]
-        tokens = _TOKENS_PER_MESSAGE * len(messages) + _TOKENS_PRIMING_THE_ANSWER
-        tokens += sum(self._role_tokens(message.role) for message in messages)
+        parts, tokens = [], _TOKENS_PRIMING_THE_ANSWER
+        for message in messages:
+            tokens += _TOKENS_PER_MESSAGE + self._role_tokens(message.role)
+            parts.append(countable(message.content))
+            if message.tool_calls_json is not None:
+                parts.append(countable(message.tool_calls_json))
         if tools_json is not None:
             parts.append(countable(tools_json))
             tokens += _TOKENS_PER_MESSAGE
         check_size(parts)
-        return tokens + sum(map(self._tokens, parts))
+        for part in parts:
+            tokens += len(self._encoding.encode_ordinary(part))
+        return tokens
 
     def _role_tokens(self, role: str) -> int:
         """Returns a role's tokens, counted once: each count gives the interpreter lock away."""

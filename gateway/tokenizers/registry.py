@@ -69,7 +69,7 @@ async def count_chat_for(
     """
     distinct = tuple(dict.fromkeys(revisions))
     small = size_bytes(messages, tools_json) <= COUNT_IN_THREAD_ABOVE_BYTES
-    if small and all(revision in _loaded for revision in distinct):
+    if small and _loaded.keys() >= set(distinct):
         return _counts(distinct, messages, tools_json)
     return await asyncio.to_thread(_counts, distinct, messages, tools_json)
 
@@ -78,9 +78,11 @@ def _counts(
     revisions: Sequence[str], messages: Sequence[Message], tools_json: str | None
 ) -> tuple[TokenCount, ...]:
     return tuple(
-        TokenCount(
-            tokenizer_revision=revision,
-            tokens=tokenizer(revision).count_chat(messages, tools_json),
-        )
-        for revision in revisions
+        [
+            TokenCount(
+                tokenizer_revision=revision,
+                tokens=tokenizer(revision).count_chat(messages, tools_json),
+            )
+            for revision in revisions
+        ]
     )
