@@ -34,9 +34,10 @@ def balance(start_us: int, end_us: int, state: State) -> Balance:
     So a day of a zone is three or four rows in place of nine or twelve, and each end serves the
     day before it and the day after it.
     """
+    if end_us - start_us < SHORTEST_DAY_US:
+        return Balance(added=cover(start_us, end_us, state))
     first_us, last_us = _nearest(start_us, DAY_US), _nearest(end_us, DAY_US)
-    complete = max(last_us, end_us) <= state.until(DAY)
-    if not complete or first_us >= last_us or end_us - start_us < SHORTEST_DAY_US:
+    if max(last_us, end_us) > state.until(DAY) or first_us >= last_us:
         return Balance(added=cover(start_us, end_us, state))
     before, after = _way(start_us), _way(end_us)
     return Balance(

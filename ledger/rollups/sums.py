@@ -58,12 +58,16 @@ def read_sums(connection: sqlite3.Connection, spans: Sequence[Span]) -> Sums:
     for start_us, end_us in spans:
         closed_us = min(end_us, state.until(HOUR))
         parts = balance(start_us, closed_us, state)
-        ends = {
-            part: ends.get(part) or _closed_rows(connection, part)
-            for part in (*parts.added, *parts.taken)
-        }
-        rows = [one for part in parts.added for one in ends[part]]
-        taken = [one for part in parts.taken for one in ends[part]]
+        rows, taken = list[Matrix](), list[Matrix]()
+        if parts.taken:
+            ends = {
+                part: ends.get(part) or _closed_rows(connection, part)
+                for part in (*parts.added, *parts.taken)
+            }
+            rows += [one for part in parts.added for one in ends[part]]
+            taken += [one for part in parts.taken for one in ends[part]]
+        else:
+            rows += [one for part in parts.added for one in _closed_rows(connection, part)]
         if end_us > closed_us:
             rows += _open_rows(connection, max(start_us, closed_us), end_us)
         found.append(packing.add_buckets(rows, taken))
