@@ -13,7 +13,10 @@ HEAD = b"HTTP/1.1 200 OK\r\n"
 
 
 def driven(load: Load, protocol=None, *, grace_s: float = 1.0, pace_us: int = 0):
-    """(what a load came to, the upstream's state) on a server of this protocol."""
+    """(what a load came to, the upstream's state) on a server of this protocol.
+
+    Again and for longer where the machine was too busy to send anything in its time.
+    """
 
     async def run() -> tuple[Taken, State]:
         state = State()
@@ -27,7 +30,11 @@ def driven(load: Load, protocol=None, *, grace_s: float = 1.0, pace_us: int = 0)
         finally:
             server.close()
 
-    return asyncio.run(run())
+    taken, state = asyncio.run(run())
+    while not taken.sent and load.seconds < 10:
+        load = replace(load, seconds=2 * load.seconds)
+        taken, state = asyncio.run(run())
+    return taken, state
 
 
 def load(**fields) -> Load:
