@@ -15,6 +15,7 @@ from dataclasses import asdict
 from html import escape
 from math import isfinite
 from pathlib import Path
+from stat import S_IMODE, S_ISREG
 
 from simulator.capacity import Answer, caveats
 from simulator.charts import Line, line_chart
@@ -120,20 +121,24 @@ def html_report(runs: Sequence[Replay], answer: Answer | None = None) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Writes the text to `path` wholly or not at all, also when interrupted; replaces a file.
 
-    Raises OSError when the folder can't be written.
+    A link stays one: its target is written. The mode of a file that was there is kept, a new one
+    gets what the umask leaves. Raises ValueError for what is no regular file, OSError when the
+    folder can't be written.
     """
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+    target = path.resolve()
+    known = target.stat() if target.exists() else None
+    if known is not None and not S_ISREG(known.st_mode):
+        raise ValueError(f"{path} is not a regular file")
+    # A folder beside it: a file within is created under the umask, as mkstemp's wouldn't be.
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".writing-") as folder:
+        whole = Path(folder) / "whole"
+        with whole.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        # BaseException: Ctrl-C must not leave the half-written file either.
-        Path(name).unlink(missing_ok=True)
-        raise
+        if known is not None:
+            whole.chmod(S_IMODE(known.st_mode))
+        whole.replace(target)
 
 
 def _name(summary: Summary) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from gateway.management.outputs import because, refuse_outputs
 from gateway.management.progress import progress_bar
 from gateway.management.times import instant_us
 from ledger.errors import LedgerError
@@ -68,12 +69,19 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             self._run(options)
-        except (ValueError, OverflowError, OSError, LedgerError) as error:
+        except OSError as error:
+            raise CommandError(because(error)) from error
+        except (ValueError, OverflowError, LedgerError) as error:
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:
             raise CommandError("interrupted; nothing was written", returncode=INTERRUPTED) from None
 
     def _run(self, options: dict[str, Any]) -> None:
+        ledger = None if options["receipts"] else options["ledger"] or settings.WEIGHBRIDGE_DB
+        refuse_outputs(
+            {"--output": options["output"]},
+            {"--receipts": options["receipts"], "the ledger": ledger and Path(ledger)},
+        )
         prior = profile(options["profile"])
         config = _config(prior.replica, options)
         receipts = _receipts(options)

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from gateway.management.outputs import because, refuse_outputs
 from gateway.management.progress import progress_bar
 from gateway.simulated_policy import NAME, admission
 from simulator.calibration_file import read_calibration
@@ -39,6 +40,7 @@ def replica_counts(text: str) -> list[int]:
 class Command(BaseCommand):
     help = "Replays a request trace on simulated replicas and tells what its users would see."
     requires_system_checks: tuple[str, ...] = ()
+    _written: tuple[Path, ...] = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -58,9 +60,16 @@ class Command(BaseCommand):
         )
         parser.add_argument("--calibration", type=Path, help="a file that calibrate wrote")
         parser.add_argument("--policy", default="least-loaded", help=", ".join((*POLICIES, NAME)))
-        parser.add_argument("--scale", type=float, default=1.0, help="times the trace's rate")
         parser.add_argument(
-            "--ttft-p99-ms", type=float, help="target: fewest replicas that meet it"
+            "--scale",
+            type=float,
+            default=1.0,
+            help="times the trace's rate; deadlines and cancels stay as long after arrival",
+        )
+        parser.add_argument(
+            "--ttft-p99-ms",
+            type=float,
+            help="target: fewest replicas that meet it and complete 99%% of what callers let run",
         )
         parser.add_argument("--itl-p99-ms", type=float, help="target, as above")
         parser.add_argument("--html", type=Path, help="write the report with pictures here")
@@ -70,12 +79,13 @@ class Command(BaseCommand):
         try:
             self._run(options)
         except OSError as error:
-            raise CommandError(f"{error.filename}: {error.strerror}") from error
+            raise CommandError(because(error)) from error
         except (ValueError, OverflowError) as error:
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:
+            written = " and ".join(str(path) for path in self._written) or "no report"
             raise CommandError(
-                "interrupted; no report was written", returncode=INTERRUPTED
+                f"interrupted; {written} was written", returncode=INTERRUPTED
             ) from None
 
     def _run(self, options: dict[str, Any]) -> None:
@@ -98,13 +108,15 @@ class Command(BaseCommand):
         target = Target(ttft_p99_ms=options["ttft_p99_ms"], itl_p99_ms=options["itl_p99_ms"])
         asked = target.ttft_p99_ms is not None or target.itl_p99_ms is not None
         answer = fewest(runs, target) if asked else None
-        outputs: list[tuple[Path | None, Callable[[], str]]] = [
+        reports: tuple[tuple[Path | None, Callable[[], str]], ...] = (
             (options["html"], lambda: html_report(runs, answer)),
             (options["json"], lambda: json_report(runs, answer)),
-        ]
-        for path, text in outputs:
-            if path is not None:
-                write_whole(path, text())
+        )
+        # Both are rendered before the first is written: between the writes nothing takes long.
+        texts = [(path, text()) for path, text in reports if path is not None]
+        for path, text in texts:
+            write_whole(path, text)
+            self._written = (*self._written, path)
         summary = runs[0].summary
         plural = "" if summary.requests == 1 else "s"
         self.stdout.write(f"{summary.requests:,} request{plural} from {summary.source}")
@@ -117,9 +129,8 @@ class Command(BaseCommand):
             self.stdout.write("  ".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)))
         if answer is not None:
             self.stdout.write(answer.sentence)
-        for path, _ in outputs:
-            if path is not None:
-                self.stdout.write(f"wrote {path}")
+        for path in self._written:
+            self.stdout.write(f"wrote {path}")
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -134,14 +145,10 @@ def _check(options: dict[str, Any]) -> None:
     for name in ("ttft_p99_ms", "itl_p99_ms"):
         if options[name] is not None and not 0 < options[name] < float("inf"):
             raise ValueError(f"--{name.replace('_', '-')} must be a positive number")
-    paths = [options[name] for name in ("html", "json") if options[name] is not None]
-    for path in paths:
-        if path.is_dir():
-            raise ValueError(f"{path} is a folder; name the file to write")
-        if not path.parent.is_dir():
-            raise ValueError(f"{path}: there is no folder {path.parent}")
-    if len(paths) == 2 and paths[0].resolve() == paths[1].resolve():
-        raise ValueError("--html and --json name the same file")
+    refuse_outputs(
+        {"--html": options["html"], "--json": options["json"]},
+        {"the trace": options["trace"], "--calibration": options["calibration"]},
+    )
 
 
 def _trace(options: dict[str, Any]) -> Trace:
