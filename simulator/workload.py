@@ -81,22 +81,24 @@ def draw_lengths(uniform: Floats, quantiles: tuple[float, ...], values: tuple[fl
 
 
 def scaled(trace: Trace, rate: float) -> Trace:
-    """The trace at `rate` times its rate: every time divided by it, rounded to the microsecond.
+    """The trace at `rate` times its rate: arrivals divided by it, rounded to the microsecond.
 
-    Raises ValueError unless 0.001 <= rate <= 1,000.
+    A deadline and a cancel stay as long after their arrival as they were: callers don't become
+    less patient where there are more of them. Raises ValueError unless 0.001 <= rate <= 1,000.
     """
     if not 0.001 <= rate <= 1_000:
         raise ValueError("the rate must be scaled by a factor between 0.001 and 1,000")
+    arrival_us = np.rint(trace.arrival_us / rate).astype(np.int64)
 
-    def shrink(times: Ints) -> Ints:
-        return np.where(times == NONE, NONE, np.rint(times / rate).astype(np.int64))
+    def moved(times: Ints) -> Ints:
+        return np.where(times == NONE, NONE, arrival_us + (times - trace.arrival_us))
 
     return replace(
         trace,
         source=trace.source if rate == 1 else f"{trace.source}; rate x {rate:g}",
-        arrival_us=shrink(trace.arrival_us),
-        cancel_us=shrink(trace.cancel_us),
-        deadline_us=shrink(trace.deadline_us),
+        arrival_us=arrival_us,
+        cancel_us=moved(trace.cancel_us),
+        deadline_us=moved(trace.deadline_us),
     )
 
 

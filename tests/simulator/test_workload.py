@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from simulator.client_fits import draw_from_clients, read_client_fits, unit_gamma
 from simulator.trace_files import read_trace
-from simulator.traces import TraceError
+from simulator.traces import Record, TraceError, build_trace
 from simulator.workload import (
     AZURE_CONV_INPUT_TOKENS,
     AZURE_CONV_OUTPUT_TOKENS,
@@ -88,7 +88,7 @@ def test_the_stated_statistics_are_those_of_the_shared_trace():
         assert measured.tolist() == list(stated)
 
 
-def test_scaling_the_rate_divides_every_time_and_nothing_else():
+def test_scaling_the_rate_divides_arrivals_and_nothing_else():
     trace = overlay(generate_conversation_hour(3, 200), 5, cancel_share=0.5, deadline_us=1_000)
     faster = scaled(trace, 2.0)
     assert (np.abs(faster.arrival_us * 2 - trace.arrival_us) <= 1).all()
@@ -97,6 +97,28 @@ def test_scaling_the_rate_divides_every_time_and_nothing_else():
     assert "rate x 2" in faster.source
     with pytest.raises(ValueError, match="factor"):
         scaled(trace, 0.0)
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.0, 10.0])
+def test_a_deadline_and_a_cancel_keep_their_distance_from_arrival_at_any_rate(rate):
+    """SIM-1: an eight-second deadline stays one of eight seconds."""
+    trace = build_trace(
+        "two",
+        [
+            Record(arrival_us=0, input_tokens=5, output_tokens=5),
+            Record(
+                arrival_us=1_000_000,
+                input_tokens=5,
+                output_tokens=5,
+                cancel_us=4_000_000,
+                deadline_us=9_000_000,
+            ),
+        ],
+    )
+    found = scaled(trace, rate)
+    assert (found.deadline_us - found.arrival_us).tolist()[1] == 8_000_000
+    assert (found.cancel_us - found.arrival_us).tolist()[1] == 3_000_000
+    assert (found.deadline_us[0], found.cancel_us[0]) == (-1, -1)
 
 
 def test_an_overlay_says_that_it_is_one_and_cancels_only_after_arrival():
