@@ -37,6 +37,8 @@ class InvoiceLine(Record, frozen=True, kw_only=True):
     """One line of a provider's report; a changed amount is a new revision of it (REC-1)."""
 
     TABLE: ClassVar[str] = "invoice_line"
+    VERSION: ClassVar[int] = 2
+    SINCE: ClassVar[dict[str, int]] = {"native_id": 2}
     UNIQUE: ClassVar[Unique] = (("line_id", "revision"),)
     INDEXES: ClassVar[Indexes] = (
         Index("invoice_line_period", "provider", "start_us"),
@@ -72,6 +74,7 @@ class InvoiceLine(Record, frozen=True, kw_only=True):
     file_sha256: str
     line_number: int
     exported_at_us: int | None
+    native_id: str | None = None  # the provider's own id of the line, in formats that have one
 
 
 class CurrencyRate(Record, frozen=True, kw_only=True):
