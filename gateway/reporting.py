@@ -40,6 +40,7 @@ DAYS_FROM, DAYS_TO = date(1980, 1, 1), date(2200, 1, 1)
 VALUE_LIMIT_CHARS = 200
 NAME_LIMIT_CHARS = 40
 TAG_FILTERS_LIMIT = 8
+TAG_FILTER = f"{TAG_PREFIX}{{key}}"  # in documents: as many parameters as requests have tags
 PERIOD_PARAMETERS = ("within", "first", "last", "zone")
 RELEASES_PARAMETERS = ("model", "baseline", "candidate", "priority", *PERIOD_PARAMETERS)
 FILTERS: tuple[Dimension, ...] = tuple(name for name in DIMENSIONS if name not in TIME_DIMENSIONS)
@@ -201,7 +202,12 @@ def read_bridge(query: Query, now_us: int) -> BridgeAsk | AskProblem:
 
 def _plain(query: Query) -> Iterable[str]:
     """The parameters that are no filter by a tag, of which there are as many as keys."""
-    return (name for name in query if not (name.startswith(TAG_PREFIX) and is_dimension(name)))
+    return (name for name in query if not is_tag(name))
+
+
+def is_tag(name: str) -> bool:
+    """Whether a parameter is a filter by the value of a tag."""
+    return name.startswith(TAG_PREFIX) and is_dimension(name)
 
 
 def read_filters(query: Query) -> dict[str, tuple[str, ...]] | AskProblem:

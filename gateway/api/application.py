@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from gateway import metrics
 from gateway.api import control, errors, published, reports
+from gateway.api.asked import query_problem
 from gateway.api.auth import (
     SCOPE_ADMINISTER,
     SCOPE_INFERENCE,
@@ -252,6 +253,7 @@ class Application:
             scopes = (SCOPE_INFERENCE, SCOPE_RECEIPTS)
         elif path.startswith(_NATIVE_PREFIX) and not _runs(path):
             scopes = (SCOPE_RECEIPTS,)
+        strict = method == "GET" and path.startswith(_NATIVE_PREFIX)
 
         async def authenticated(request: Request) -> Response | None:
             repeated = repeated_problem(request.repeated)
@@ -265,6 +267,10 @@ class Application:
             if caller.scopes.isdisjoint(scopes):
                 message = f"The API key doesn't have the scope {' or '.join(scopes)}."
                 return self._failed(request, errors.of_http("SCOPE_MISSING", message))
+            if strict:
+                wrong = query_problem(path, request)
+                if wrong is not None:
+                    return self._failed(request, errors.of_problem(wrong))
             return await handler(request, caller)
 
         return Endpoint(

@@ -7,24 +7,19 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from gateway import diagnosing
+from gateway import diagnosing, reporting
 from gateway.api import control, shapes
 from gateway.api.budget import header_readings
 from gateway.api.completions import CompletionBody
 from gateway.api.kserve_body import GenerateBody, InferBody
 from gateway.api.listing import RECEIPT_PARAMETERS, SNAPSHOT_PARAMETERS
 from gateway.api.outcomes import Bulk, OutcomeBody
+from gateway.api.reconciliations import RECONCILIATIONS_PARAMETERS
 from gateway.api.responses_body import ResponsesBody
 from gateway.api.submit_body import SubmitBody
 from gateway.api.wire import ChatBody
 from gateway.operations.base import Done
 from gateway.policy.reasons import REASONS
-from gateway.reporting import (
-    BRIDGE_PARAMETERS,
-    COSTS_PARAMETERS,
-    FILTERS,
-    RELEASES_PARAMETERS,
-)
 from ledger.proof_files import Proof
 
 Tag = Literal["inference", "ledger", "reports", "operations", "health"]
@@ -86,7 +81,8 @@ _PERIOD = {
 
 
 def _report(names: tuple[str, ...]) -> tuple[Parameter, ...]:
-    said = {**dict.fromkeys(FILTERS, "a filter; repeated, any of its values"), **_PERIOD}
+    filters = (*reporting.FILTERS, reporting.TAG_FILTER)
+    said = {**dict.fromkeys(filters, "a filter; repeated, any of its values"), **_PERIOD}
     return tuple(
         Parameter(name=name, what=said.get(name, "see docs/reports.md"))
         for name in dict.fromkeys(names)
@@ -286,12 +282,12 @@ DESCRIBED = MappingProxyType(
         ("GET", "/api/v1/costs"): Described(
             summary="Costs, tokens and outcomes by up to three dimensions.",
             tag="reports",
-            parameters=_report(COSTS_PARAMETERS),
+            parameters=_report((*reporting.COSTS_PARAMETERS, reporting.TAG_FILTER)),
         ),
         ("GET", "/api/v1/costs/bridge"): Described(
             summary="What made one period cost more than another.",
             tag="reports",
-            parameters=_report(BRIDGE_PARAMETERS),
+            parameters=_report((*reporting.BRIDGE_PARAMETERS, reporting.TAG_FILTER)),
         ),
         ("GET", "/api/v1/slo"): Described(
             summary="Every objective with its burn, budget and rules.", tag="reports"
@@ -320,7 +316,7 @@ DESCRIBED = MappingProxyType(
         ("GET", "/api/v1/releases"): Described(
             summary="Compares two model identities or release arms.",
             tag="reports",
-            parameters=_report(RELEASES_PARAMETERS),
+            parameters=_report(reporting.RELEASES_PARAMETERS),
         ),
         ("POST", "/api/v1/requests/{id}/outcome"): Described(
             summary="Says what became of one answer.",
@@ -357,6 +353,7 @@ DESCRIBED = MappingProxyType(
         ("GET", "/api/v1/reconciliations"): Described(
             summary="Lists each provider's invoices, runs against them and the last closed period.",
             tag="reports",
+            parameters=_named(RECONCILIATIONS_PARAMETERS, "a filter; see docs/reconcile.md"),
         ),
         ("GET", "/api/v1/reconciliations/{id}"): Described(
             summary="Shows a run: opening, movements, closing, and its largest differences.",

@@ -1,6 +1,7 @@
 """What providers' invoices came to against what we ran, as data (REC-3).
 
-GET /api/v1/reconciliations          each provider's imports, runs and the last closed period
+GET /api/v1/reconciliations          each provider's imports, runs and the last closed period;
+                                     ?provider= and ?period= choose
 GET /api/v1/reconciliations/{id}     a run: opening, movements, closing, its largest differences
 
 They are of all tenants, so they need a scope that reads every tenant's reports. What compares,
@@ -17,15 +18,18 @@ import msgspec
 from gateway.api import errors
 from gateway.api.http import Request, Response
 from gateway.api.ports import Ports
+from gateway.api.problems import invalid
 from gateway.api.receipts import iso_time
 from gateway.api.replies import failed_natively
 from gateway.submission import Caller
 from ledger.money import units_text
 from ledger.reconcile.overview import Books, overview
 from ledger.reconcile.reports import Found, Movement, Report, report
+from ledger.reconcile.running import PeriodOf, Refused, period_of
 from ledger.records import Invoice, PeriodLock, ReconciliationSignOff
 
 RECONCILIATIONS: Final = "/api/v1/reconciliations"
+RECONCILIATIONS_PARAMETERS: Final = ("provider", "period")
 ID_LIMIT_CHARS: Final = 128
 
 
@@ -36,7 +40,15 @@ class Reconciliations:
         self._ports = ports
 
     async def listed(self, request: Request, caller: Caller) -> Response:
-        body = await asyncio.to_thread(lambda: _overview(self._ports.reader()))
+        """Those of `provider` and of `period`: runs by its name, imports by its time in UTC."""
+        query = {name: values[-1].strip() for name, values in request.query().items()}
+        period = period_of(query["period"]) if "period" in query else None
+        if isinstance(period, Refused):
+            message = "period: write a month such as 2026-09, or days: 2026-09-01..2026-09-07."
+            return failed_natively(errors.of_problem(invalid(message, "period")))
+        body = await asyncio.to_thread(
+            lambda: _overview(self._ports.reader(), query.get("provider"), period)
+        )
         return Response(body=msgspec.json.encode(body))
 
     async def one(self, request: Request, caller: Caller) -> Response:
@@ -48,8 +60,11 @@ class Reconciliations:
         return Response(body=msgspec.json.encode(report_json(found)))
 
 
-def _overview(connection: sqlite3.Connection) -> dict[str, Any]:
-    return {"providers": [_books(one) for one in overview(connection)]}
+def _overview(
+    connection: sqlite3.Connection, provider: str | None, period: PeriodOf | None
+) -> dict[str, Any]:
+    found = overview(connection, provider=provider, period=period)
+    return {"providers": [_books(one) for one in found]}
 
 
 def _books(books: Books) -> dict[str, Any]:

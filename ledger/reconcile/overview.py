@@ -3,9 +3,10 @@
 import sqlite3
 from dataclasses import dataclass
 
-from ledger.money import parse_units
+from ledger.money import INT64_MAX, parse_units
 from ledger.queries import invoices as reports
 from ledger.queries import reconciliation as stored
+from ledger.reconcile.running import PeriodOf
 from ledger.records import Invoice, PeriodLock, Reconciliation
 
 RUNS_LIMIT = 24
@@ -33,16 +34,27 @@ class Books:
     lock: PeriodLock | None  # of the latest closed period
 
 
-def overview(connection: sqlite3.Connection) -> tuple[Books, ...]:
-    """Every provider of whom something was imported, by name."""
-    return tuple(_books(connection, provider) for provider in reports.providers(connection))
+def overview(
+    connection: sqlite3.Connection,
+    *,
+    provider: str | None = None,
+    period: PeriodOf | None = None,
+) -> tuple[Books, ...]:
+    """Every provider of whom something was imported, by name; or the one that is named.
+
+    Of a period: its runs, by its name, the imports that speak of a part of it, and the providers
+    that have either.
+    """
+    names = reports.providers(connection)
+    found = [_books(connection, name, period) for name in names if provider in (None, name)]
+    return tuple(one for one in found if period is None or one.invoices or one.runs)
 
 
-def _books(connection: sqlite3.Connection, provider: str) -> Books:
-    imports = reports.invoices(connection, provider=provider, limit=INVOICES_LIMIT)
+def _books(connection: sqlite3.Connection, provider: str, period: PeriodOf | None) -> Books:
     states: list[RunState] = []
     seen: set[str] = set()
-    for found in stored.runs(connection, provider=provider)[:RUNS_LIMIT]:
+    name = None if period is None else period.name
+    for found in stored.runs(connection, provider=provider, period=name)[:RUNS_LIMIT]:
         run = found.record
         signed = stored.sign_off(connection, run.run_id)
         lock = stored.lock_of_run(connection, run.run_id)
@@ -58,7 +70,19 @@ def _books(connection: sqlite3.Connection, provider: str) -> Books:
         seen.add(run.period)
     return Books(
         provider=provider,
-        invoices=tuple(one.record for one in imports),
+        invoices=_imports(connection, provider, period),
         runs=tuple(states),
         lock=stored.last_lock(connection, provider),
     )
+
+
+def _imports(
+    connection: sqlite3.Connection, provider: str, period: PeriodOf | None
+) -> tuple[Invoice, ...]:
+    if period is None:
+        newest = reports.invoices(connection, provider=provider, limit=INVOICES_LIMIT)
+        return tuple(one.record for one in newest)
+    oldest_first = reports.invoices_of_period(
+        connection, provider, period.start_us, period.end_us, INT64_MAX
+    )
+    return tuple(oldest_first[::-1][:INVOICES_LIMIT])

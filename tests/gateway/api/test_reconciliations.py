@@ -41,6 +41,23 @@ def test_a_run_is_listed_and_its_sums_tie_out(ledger):
     assert client.get("/api/v1/reconciliations/none").status == 404
 
 
+def test_rec_3_reconciliations_are_those_of_the_provider_and_period_asked_for(ledger):
+    client = Client(SmallGateway(ledger, scopes=(*ALL_SCOPES, SCOPE_REPORTS)))
+    (every,) = client.get("/api/v1/reconciliations").json["providers"]
+    period = every["runs"][0]["period"]
+    for query, shown in (
+        ("provider=openai", [(1, 1)]),
+        (f"provider=openai&period={period}", [(1, 1)]),
+        (f"period={period}-01..{period}-02", [(1, 0)]),  # a part of the import; no run of that name
+        ("period=1999-01", []),
+        ("provider=other", []),
+    ):
+        found = client.get(f"/api/v1/reconciliations?{query}").json["providers"]
+        assert [(len(one["invoices"]), len(one["runs"])) for one in found] == shown, query
+    reply = client.get("/api/v1/reconciliations?period=autumn")
+    assert (reply.status, reply.json["detail"][:13]) == (400, "period: write")
+
+
 def test_whoever_reads_one_tenant_alone_may_not_read_everybodys_books(ledger):
     client = Client(SmallGateway(ledger, scopes=(SCOPE_INFERENCE, SCOPE_RECEIPTS)))
     reply = client.get("/api/v1/reconciliations")

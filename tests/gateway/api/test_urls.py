@@ -5,6 +5,8 @@ import re
 import pytest
 
 from gateway.api.application import handles
+from gateway.api.asked import MAY_BE_EMPTY, parameters
+from gateway.reporting import TAG_FILTER
 from tests.gateway.api.client import Client, SmallGateway
 
 URLS = {
@@ -86,6 +88,40 @@ def test_no_url_that_asks_for_a_key_answers_without_one(method, path):
     assert reply.status == 401
     assert b"UNAUTHENTICATED" in reply.body
     assert reply.headers["x-request-id"].startswith("xch_")
+
+
+NATIVE_GETS = [path for method, path in URLS if method == "GET" and path.startswith("/api/v1/")]
+EVERY_SCOPE = tuple(sorted({scope for scopes in URLS.values() for scope in scopes.split()}))
+
+
+def test_cst_9_an_unknown_parameter_of_any_native_get_is_a_400_that_names_it():
+    client = Client(SmallGateway(scopes=EVERY_SCOPE))
+    for path in NATIVE_GETS:
+        reply = client.get(re.sub(r"{[a-z]+}", "x", path) + "?surplus=1")
+        assert (reply.status, reply.json["code"]) == (400, "INVALID_REQUEST"), path
+        assert reply.json["detail"].startswith("surplus: no such parameter"), path
+
+
+def test_cst_9_an_empty_parameter_of_any_native_get_is_a_400_that_names_it():
+    """`?tenant=` of a variable that isn't set would else be every tenant's costs."""
+    client = Client(SmallGateway(scopes=EVERY_SCOPE))
+    tried = [
+        (path, "tag:team" if name == TAG_FILTER else name, value)
+        for path in NATIVE_GETS
+        for name in parameters(path)
+        for value in ("", "%20", "x&{name}=")
+        if name not in MAY_BE_EMPTY
+    ]
+    assert len(tried) > 200
+    for path, name, value in tried:
+        query = f"{name}={value.format(name=name)}"
+        reply = client.get(f"{re.sub(r'{[a-z]+}', 'x', path)}?{query}")
+        assert reply.status == 400, (path, query)
+        assert reply.json["detail"].startswith(f"{name}: it is empty"), (path, query)
+
+
+def test_openais_own_urls_take_what_clients_send_beside_what_is_known(client):
+    assert client.get("/v1/models?api-version=2024-10-21&empty=").status == 200
 
 
 @pytest.mark.parametrize("path", ["/v1/", "/v1", "/v1/nothing", "/v1/models/a/b", "/v1/models/"])
