@@ -44,7 +44,13 @@ SPLITS: tuple[Split, ...] = (
 )
 
 MIN_RECEIPTS = 20
+MIN_BACKTESTED_RECEIPTS = 2 * MIN_RECEIPTS
+"""Every split fits one half of them."""
+
 MAX_CALIBRATED_RECEIPTS = 50_000
+USED_RECEIPTS = 5_000
+"""As many in a row fix a dozen coefficients; the time of a fit grows with them."""
+
 OVERHEAD_PRIOR_PS = 20_000_000_000
 OVERHEAD_SPREAD_PS = 50_000_000_000
 
@@ -90,6 +96,23 @@ class Backtest:
     calibration: Calibration
     held_out: tuple[MetricError, ...]
     forecast: Latencies
+
+
+def latest(receipts: Receipts, count: int = USED_RECEIPTS) -> Receipts:
+    """The last `count` to arrive, all if there are no more.
+
+    A row without gaps, not a sample: every request loads the replica that the others run on.
+    """
+    if len(receipts) <= count:
+        return receipts
+    return Receipts(
+        source=receipts.source,
+        arrival_us=receipts.arrival_us[-count:],
+        first_token_us=receipts.first_token_us[-count:],
+        last_token_us=receipts.last_token_us[-count:],
+        input_tokens=receipts.input_tokens[-count:],
+        output_tokens=receipts.output_tokens[-count:],
+    )
 
 
 def forecast(

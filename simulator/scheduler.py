@@ -37,13 +37,27 @@ OUTCOMES: tuple[Outcome, ...] = ("completed", "cancelled", "refused", "shed")
 MAX_JOB_TOKENS = 2**24
 """A named limit on prompt + output of one job; longer is a ValueError, not a slow loop."""
 
+MAX_BATCHED_TOKENS = 2**20
+"""The most tokens of one iteration: a table of times has an entry for each number of them."""
+
+MAX_SEQS = 2**16
+MAX_KV_BLOCKS = 2**27
+"""Far beyond what engines are started with, and small enough for whole sums in int64."""
+
+
+_LIMITS = (
+    ("max_num_batched_tokens", MAX_BATCHED_TOKENS),
+    ("max_num_seqs", MAX_SEQS),
+    ("kv_blocks", MAX_KV_BLOCKS),
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaConfig:
     """One replica's scheduler and KV pool; sizes in blocks, tokens and sequences.
 
     Raises ValueError where an engine would not start: fewer batched tokens than sequences, or,
-    without chunked prefill, than the longest sequence.
+    without chunked prefill, than the longest sequence; and for sizes above the limits.
     """
 
     kv_blocks: int
@@ -66,6 +80,9 @@ class ReplicaConfig:
             raise ValueError("no block is left beside the reserved ones")
         if not 1 <= self.max_num_seqs <= self.max_num_batched_tokens:
             raise ValueError("max_num_batched_tokens must be at least max_num_seqs")
+        for name, most in _LIMITS:
+            if getattr(self, name) > most:
+                raise ValueError(f"{name} {getattr(self, name):,} is above the limit, {most:,}")
         if self.max_model_len < 2 or self.long_prefill_token_threshold < 0:
             raise ValueError("max_model_len must be at least 2, the threshold not negative")
         if not self.chunked_prefill and self.max_num_batched_tokens < self.max_model_len:

@@ -17,6 +17,7 @@ because reading one token's KV costs 40 to 250 of them.
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from math import sqrt
 
 PS_PER_US = 1_000_000
@@ -131,10 +132,17 @@ class TimeModel:
         )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def _batch_table(model: TimeModel, max_tokens: int) -> tuple[int, ...]:
     """A fleet's replicas, and a sweep's runs, ask for the same one again and again."""
-    return (0, *(model.batch_ps(tokens) for tokens in range(1, max_tokens + 1)))
+    points = model.breakpoints
+    if len(points) == 1:
+        return (0, *[points[0][1]] * max_tokens)
+    table, end = [0], max_tokens + 1
+    for number, ((x0, y0), (x1, y1)) in enumerate(pairwise(points), 2):
+        until = end if number == len(points) else min(end, x1)
+        table += [y0 + (n - x0) * (y1 - y0) // (x1 - x0) for n in range(max(1, x0), until)]
+    return tuple(table)
 
 
 def attention_pairs(chunk_tokens: int, prefix_tokens: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.calibrate import SPLITS, backtest, calibrate, forecast
+from simulator.calibrate import SPLITS, backtest, calibrate, forecast, latest
 from simulator.observed import beyond, reach_of
 from simulator.profiles import profile
 from simulator.receipts import Receipts, compare, latencies, read_receipts
@@ -94,6 +94,14 @@ def test_too_few_receipts_and_one_too_large_are_refused():
         calibrate(receipts, CONFIG, PRIOR, rows=np.arange(19))
     with pytest.raises(ValueError, match="larger than this configuration"):
         calibrate(receipts, replace(CONFIG, kv_blocks=20), PRIOR)
+
+
+def test_the_latest_receipts_are_used_without_gaps():
+    receipts = made_by(PRIOR, requests=24)
+    used = latest(receipts, 20)
+    assert used.arrival_us.tolist() == receipts.arrival_us[4:].tolist()
+    assert used.last_token_us.tolist() == receipts.last_token_us[4:].tolist()
+    assert latest(receipts, 24) is receipts
 
 
 def test_progress_is_told_after_each_pass():

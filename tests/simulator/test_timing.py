@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.scheduler import ReplicaConfig
 from simulator.timing import (
     PS_PER_S,
     TimeModel,
@@ -97,3 +98,22 @@ def test_the_roofline_is_flat_up_to_its_knee_then_bound_by_compute_and_says_unca
     assert model.batch_ps(1) == model.batch_ps(165) == 16 * PS_PER_S // 1000
     assert model.batch_ps(3300) == pytest.approx(2 * 8e9 * 3300 / 165e12 * PS_PER_S, rel=1e-6)
     assert model.per_context_token_ps == 131_072
+
+
+@given(time_models(), st.integers(0, 90))
+def test_a_table_of_times_holds_what_each_number_of_tokens_takes(model: TimeModel, longest: int):
+    told = [model.batch_ps(tokens) for tokens in range(1, longest + 1)]
+    assert model.batch_table(longest) == [0, *told]
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [
+        ({"max_num_batched_tokens": 2**20 + 1}, "max_num_batched_tokens 1,048,577 is above"),
+        ({"max_num_batched_tokens": 2**20, "max_num_seqs": 2**16 + 1}, "max_num_seqs 65,537 is"),
+        ({"kv_blocks": 2**27 + 1}, "kv_blocks 134,217,729 is above the limit, 134,217,728"),
+    ],
+)
+def test_sizes_beyond_any_engine_are_refused_before_a_table_is_made_of_them(size, reason):
+    with pytest.raises(ValueError, match=reason):
+        ReplicaConfig(**{"kv_blocks": 100, **size})

@@ -1,5 +1,7 @@
 """`manage.py calibrate`: a time model from receipts, with its backtest beside it (SIM-1)."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,14 @@ from gateway.management.times import instant_us
 from ledger.errors import LedgerError
 from ledger.queries.timings import Timing, completed_timings
 from ledger.reading import connect_read_only
-from simulator.calibrate import SPLITS, Calibration, backtest, calibrate
+from simulator.calibrate import (
+    MIN_BACKTESTED_RECEIPTS,
+    SPLITS,
+    Calibration,
+    backtest,
+    calibrate,
+    latest,
+)
 from simulator.calibration_file import calibration_json
 from simulator.profiles import DEFAULT_PROFILE, PROFILES, profile
 from simulator.receipts import QUANTILES, MetricError, Receipts, read_receipts
@@ -84,26 +93,38 @@ class Command(BaseCommand):
         )
         prior = profile(options["profile"])
         config = _config(prior.replica, options)
-        receipts = _receipts(options)
-        with progress_bar(self.stderr, "fitting all") as progress:
+        read = _receipts(options)
+        if len(read) < MIN_BACKTESTED_RECEIPTS:
+            raise ValueError(
+                f"{read.source}: receipts {len(read)}, needed at least {MIN_BACKTESTED_RECEIPTS},"
+                " because each backtest fits one half of them"
+            )
+        receipts = latest(read)
+        used = f"the latest {len(receipts):,} of " if len(receipts) < len(read) else ""
+        self.stdout.write(f"{used}{len(read):,} receipts from {receipts.source}")
+        phases = 1 + len(SPLITS)
+        with self._phase(f"fitting all (1 of {phases})") as progress:
             found = calibrate(receipts, config, prior.time, progress=progress)
         judged: dict[str, tuple[MetricError, ...]] = {}
-        for split in SPLITS:
-            with progress_bar(self.stderr, split) as progress:
+        for number, split in enumerate(SPLITS, 2):
+            with self._phase(f"backtest, {split} ({number} of {phases})") as progress:
                 judged[split] = backtest(
                     receipts, config, prior.time, split, progress=progress
                 ).held_out
         if options["output"] is not None:
             text = calibration_json(prior, config, found, receipts.source, judged)
             write_whole(options["output"], text)
-        self._tell(receipts, found, judged)
+        self._tell(found, judged)
         if options["output"] is not None:
             self.stdout.write(f"wrote {options['output']}")
 
-    def _tell(
-        self, receipts: Receipts, found: Calibration, judged: dict[str, tuple[MetricError, ...]]
-    ) -> None:
-        self.stdout.write(f"{len(receipts):,} receipts from {receipts.source}")
+    def _phase(self, what: str) -> AbstractContextManager[Callable[[float], None]]:
+        """A bar on a terminal, a line elsewhere: the whole takes minutes."""
+        if not self.stderr.isatty():
+            self.stderr.write(what, style_func=str)
+        return progress_bar(self.stderr, what)
+
+    def _tell(self, found: Calibration, judged: dict[str, tuple[MetricError, ...]]) -> None:
         for name, factor in found.factors:
             self.stdout.write(f"  {name:<20} x {factor:.3f}")
         self.stdout.write(f"  outside the engine   {found.overhead_us / 1_000:.1f} ms")
