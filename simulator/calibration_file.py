@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from simulator.calibrate import Calibration
-from simulator.profiles import Profile
-from simulator.receipts import MetricError
+from simulator.profiles import HeldOut, Profile
+from simulator.receipts import QUANTILES, MetricError
 from simulator.scheduler import ReplicaConfig
 from simulator.timing import ObservedRange, TimeModel
 
@@ -83,6 +84,20 @@ def read_calibration(path: Path) -> Profile:
             kv_note="as configured",
             overhead_us=int(document["overhead_us"]),
             own=True,
+            held_out=tuple(
+                _held_out(split, error)
+                for split, errors in document["backtests"].items()
+                for error in errors
+            ),
         )
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise CalibrationFileError(f"{path.name} is not a calibration: {error}") from error
+
+
+def _held_out(split: str, error: dict[str, Any]) -> HeldOut:
+    return HeldOut(
+        split=split,
+        metric=str(error["metric"]),
+        mean_error=float(error["mean_error"]),
+        p99_error=float(error["quantile_errors"][QUANTILES.index(0.99)]),
+    )

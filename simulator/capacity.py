@@ -16,7 +16,11 @@ MAX_SWEEP = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What users must see: p99 bounds in ms, each optional, and the least completed share."""
+    """What users must see: p99 bounds in ms, each optional, and the least completed share.
+
+    The share is of what could complete: without what callers cancelled, and without what no
+    number of replicas can serve.
+    """
 
     ttft_p99_ms: float | None = None
     itl_p99_ms: float | None = None
@@ -41,9 +45,13 @@ def misses(summary: Summary, target: Target) -> tuple[str, ...]:
         # "Not at most" instead of "more than": a run without a single token has NaN and misses.
         if limit is not None and not spread.p99_ms <= limit:
             found.append(f"{name} p99 {spread.p99_ms:,.0f} ms, over {limit:,.0f}")
-    completed = summary.completed / summary.requests
-    if completed < target.completed_share:
-        found.append(f"{completed:.1%} completed, under {target.completed_share:.1%}")
+    could = summary.requests - summary.cancelled - summary.refused
+    if could == 0:
+        found.append("no request was served: all were cancelled or are too large")
+    elif summary.completed / could < target.completed_share:
+        found.append(
+            f"{summary.completed / could:.1%} completed, under {target.completed_share:.1%}"
+        )
     return tuple(found)
 
 

@@ -25,11 +25,18 @@ class Line:
 
 
 def line_chart(
-    title: str, x_label: str, y_label: str, lines: Sequence[Line], *, log_x: bool = False
+    title: str,
+    x_label: str,
+    y_label: str,
+    lines: Sequence[Line],
+    *,
+    log_x: bool = False,
+    bounds: Sequence[float] = (),
 ) -> str:
     """The SVG of the lines in one frame; with `log_x`, points at x <= 0 are left out.
 
-    At most eight lines get a colour of their own (classes line0..line7).
+    At most eight lines get a colour of their own (classes line0..line7). `bounds` are drawn across
+    the frame, the n-th in the n-th line's colour.
     """
     points = [_points(line, log_x) for line in lines]
     every = [point for of_line in points for point in of_line]
@@ -37,7 +44,7 @@ def line_chart(
         return f'<p class="empty">{escape(title)}: no data</p>'
     x_low, x_high = min(p[0] for p in every), max(p[0] for p in every)
     x_high = x_high if x_high > x_low else x_low + 1
-    y_high = max(max(p[1] for p in every), 1e-9)
+    y_high = max(*(p[1] for p in every), *bounds, 1e-9)
 
     def place(point: tuple[float, float]) -> tuple[float, float]:
         x = LEFT + (point[0] - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT)
@@ -62,6 +69,9 @@ def line_chart(
     for number, of_line in enumerate(points):
         drawn = " ".join("{},{}".format(*place(point)) for point in of_line)
         parts.append(f'<polyline class="line{number % 8}" points="{drawn}"/>')
+    for number, bound in enumerate(bounds):
+        y = place((x_low, bound))[1]
+        parts.append(f'<path class="bound line{number % 8}" d="M{LEFT} {y}H{WIDTH - RIGHT}"/>')
     parts.append("</svg>")
     parts.append(_legend(lines))
     return "".join(parts)

@@ -18,8 +18,32 @@ from simulator.timing import TimeModel
 
 Basis = Literal["kernel tables", "static batches", "receipts", "roofline"]
 
+LARGEST_MEAN_ERROR = 0.10
+LARGEST_P99_ERROR = 0.25
+"""A calibration that is further off on receipts that its fit never saw forecasts no figures."""
+
 RANKINGS_ONLY = "uncalibrated: rankings only"
 ANOTHERS = "calibrated on a public run, not on this deployment"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """A backtest's errors of one metric on receipts that the fit never saw.
+
+    Fractions, forecast over measured - 1, of the mean and of the 99th percentile.
+    """
+
+    split: str
+    metric: str
+    mean_error: float
+    p99_error: float
+
+    @property
+    def tolerable(self) -> bool:
+        """Whether both are small enough to forecast figures; NaN isn't."""
+        return abs(self.mean_error) <= LARGEST_MEAN_ERROR and (
+            abs(self.p99_error) <= LARGEST_P99_ERROR
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +53,8 @@ class Profile:
     `basis` says what the coefficients were fitted to, `fit` the error on that by kind of
     iteration, `kv_note` whether the KV pool was read from an engine or derived from sizes.
     `overhead_us` is spent outside the engine, before the first token. `own` says that the
-    receipts were the user's: only then may a forecast be taken at its word.
+    receipts were the user's: only then may a forecast be taken at its word. `held_out` are the
+    errors of the backtests of a calibration.
     """
 
     key: str
@@ -44,6 +69,7 @@ class Profile:
     overhead_us: int = 0
     fit: tuple[KindError, ...] = ()
     own: bool = False
+    held_out: tuple[HeldOut, ...] = ()
 
     @property
     def calibrated(self) -> bool:
@@ -60,7 +86,37 @@ class Profile:
         """What its figures may not be used for; nothing for one's own calibration."""
         if not self.calibrated:
             return RANKINGS_ONLY
+        if self.misses:
+            return f"this calibration misses its own receipts by {self.misses}: rankings only"
         return "" if self.own else ANOTHERS
+
+    @property
+    def misses(self) -> str:
+        """The held-out errors that are too large, worst of each metric; nothing if none is."""
+        worst: dict[str, HeldOut] = {}
+        for error in self.held_out:
+            if not error.tolerable:
+                known = worst.setdefault(error.metric, error)
+                if abs(error.mean_error) > abs(known.mean_error):
+                    worst[error.metric] = error
+        return ", ".join(_told(error) for error in worst.values())
+
+    @property
+    def backtest_note(self) -> str:
+        """The held-out errors by split, as every calibrated forecast shows them."""
+        if not self.calibrated:
+            return ""
+        if not self.held_out:
+            return "the calibration has no backtest: its error is unknown"
+        by_split: dict[str, list[str]] = {}
+        for error in self.held_out:
+            by_split.setdefault(error.split, []).append(_told(error))
+        told = "; ".join(f"{split}: {', '.join(errors)}" for split, errors in by_split.items())
+        return f"backtest, error of mean / p99 on held-out receipts: {told}"
+
+
+def _told(error: HeldOut) -> str:
+    return f"{error.metric.upper()} {error.mean_error:+.1%} / {error.p99_error:+.1%}"
 
 
 def derived_kv_blocks(
@@ -108,7 +164,20 @@ def _shipped(
     )
 
 
-def _calibrated(key: str, accelerator: str, replica: ReplicaConfig, kv_note: str) -> Profile:
+def _held_out(split: str, *errors: tuple[str, float, float]) -> tuple[HeldOut, ...]:
+    return tuple(
+        HeldOut(split=split, metric=metric, mean_error=mean / 100, p99_error=p99 / 100)
+        for metric, mean, p99 in errors
+    )
+
+
+def _calibrated(
+    key: str,
+    accelerator: str,
+    replica: ReplicaConfig,
+    kv_note: str,
+    held_out: tuple[HeldOut, ...],
+) -> Profile:
     time, overhead_us = _CALIBRATED[key]
     return Profile(
         key=key,
@@ -121,8 +190,23 @@ def _calibrated(key: str, accelerator: str, replica: ReplicaConfig, kv_note: str
         licence="MIT",
         kv_note=kv_note,
         overhead_us=overhead_us,
+        held_out=held_out,
     )
 
+
+# The table "How true it is" of docs/simulator.md in %, mean and p99; a test holds them to it.
+_RTX4090_BACKTEST = (
+    *_held_out("interleaved", ("ttft", 0.2, -0.2), ("tpot", -0.6, -0.1), ("e2e", -0.0, -0.1)),
+    *_held_out(
+        "first half to last half", ("ttft", 0.5, -0.2), ("tpot", -0.6, 6.6), ("e2e", 0.3, 0.2)
+    ),
+)
+_RTXPRO6000_BACKTEST = (
+    *_held_out("interleaved", ("ttft", -0.4, -0.3), ("tpot", 0.2, 0.2), ("e2e", 0.1, 0.0)),
+    *_held_out(
+        "first half to last half", ("ttft", -0.4, -1.0), ("tpot", 1.0, -0.1), ("e2e", 0.5, 0.1)
+    ),
+)
 
 PROFILES: tuple[Profile, ...] = (
     _shipped(
@@ -196,6 +280,7 @@ PROFILES: tuple[Profile, ...] = (
         "RTX 4090",
         ReplicaConfig(kv_blocks=2_588, prefix_cache=True, full_sequence_must_fit=True),
         "read from the engine",
+        _RTX4090_BACKTEST,
     ),
     _calibrated(
         "llama-3.1-8b-rtxpro6000-vllm0.19",
@@ -204,6 +289,7 @@ PROFILES: tuple[Profile, ...] = (
             kv_blocks=35_799, prefix_cache=True, full_sequence_must_fit=True, max_num_seqs=128
         ),
         "derived from sizes",
+        _RTXPRO6000_BACKTEST,
     ),
 )
 

@@ -16,9 +16,18 @@ from simulator.batch import JobArrays, SimulationResult, job_arrays
 from simulator.fitting import Floats
 from simulator.fleet import Fleet, FleetResult, Loads, Route, least_loaded
 from simulator.observed import beyond, reach_of
-from simulator.profiles import Profile
+from simulator.profiles import HeldOut, Profile
+from simulator.run_notes import told_of
 from simulator.scheduler import OUTCOMES
-from simulator.summaries import Curve, Series, Spread, curve_of, series_of, spread_of
+from simulator.summaries import (
+    Curve,
+    Series,
+    Spread,
+    busy_shares,
+    curve_of,
+    series_of,
+    spread_of,
+)
 from simulator.timing import MAX_PS, PS_PER_MS, PS_PER_S, PS_PER_US, ObservedRange
 from simulator.traces import NONE, Ints, Trace
 
@@ -77,8 +86,10 @@ class Scenario:
 class Summary:
     """What a table shows of one run. Counts are of requests; times are virtual.
 
-    `goodput_share` is the share of all requests that completed within their own deadline, None
-    where the trace has none. `notes` say what the figures may not be used for.
+    `refused` is larger than a replica's KV pool and never ran; `shed` is what the routing policy
+    rejected. `goodput_share` is the share of the requests with a deadline that completed within
+    it, None where the trace has none. `busy_shares` has a replica's share of the run in which it
+    computed, for however few requests. `notes` say what the figures may not be used for.
     """
 
     source: str
@@ -95,9 +106,11 @@ class Summary:
     ttft: Spread
     itl: Spread
     e2e: Spread
+    busy_shares: tuple[float, ...]
     preemptions: int
     cached_tokens: int
     goodput_share: float | None
+    held_out: tuple[HeldOut, ...]
     notes: tuple[str, ...]
 
 
@@ -180,7 +193,7 @@ def replay(scenario: Scenario, progress: Callable[[float], None] | None = None) 
         summary=_summary(scenario, fleet, ttft_ms, gaps, weights),
         ttft=curve_of(ttft_ms, np.ones(len(ttft_ms), dtype=np.int64)),
         itl=curve_of(gaps / PS_PER_MS, weights),
-        series=series_of(trace, fleet.jobs, capacity),
+        series=series_of(trace, fleet, capacity),
     )
 
 
@@ -236,19 +249,25 @@ def _summary(
         ttft=spread_of(ttft_ms, np.ones(len(ttft_ms), dtype=np.int64)),
         itl=spread_of(gaps / PS_PER_MS, weights),
         e2e=spread_of(e2e_ms, np.ones(len(e2e_ms), dtype=np.int64)),
+        busy_shares=busy_shares(fleet),
         preemptions=int(jobs.preemptions.sum()),
         cached_tokens=int(jobs.cached_tokens.sum()),
         goodput_share=float(in_time.sum()) / int(has_deadline.sum())
         if has_deadline.any()
         else None,
+        held_out=scenario.profile.held_out,
         notes=_notes(scenario, fleet),
     )
 
 
 def _notes(scenario: Scenario, fleet: FleetResult) -> tuple[str, ...]:
-    """The flags of promises (c) and (d): rankings only, and extrapolation."""
+    """The flags of promises (c) and (d), rankings only and extrapolation, and what was assumed."""
     notes = (scenario.profile.caveat,) if scenario.profile.caveat else ()
-    return (*notes, *beyond(scenario.profile.time.observed, _reach(scenario, fleet)))
+    return (
+        *notes,
+        *told_of(scenario.trace, scenario.profile, fleet.jobs),
+        *beyond(scenario.profile.time.observed, _reach(scenario, fleet)),
+    )
 
 
 def _reach(scenario: Scenario, fleet: FleetResult) -> ObservedRange:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from html import escape
 from math import isfinite
@@ -26,61 +26,84 @@ SCHEMA = "weighbridge.simulation/1"
 TABLE_SHARES = (0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 SERIES_ROWS = 24
 
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;
-color:#1b1f24;background:#fff}
+_LIGHT = ("#0b5fa5", "#b3460a", "#1f7a3d", "#8b2fa0", "#8a6d00", "#00757a", "#b0134f", "#4a525c")
+_DARK = ("#6db3f2", "#f2a06d", "#6fcf8e", "#d59be6", "#dcc04a", "#4fd0d6", "#f27ea6", "#aab4c0")
+
+
+def _palette(colours: Sequence[str]) -> str:
+    return "".join(f"--line{n}:{colour};" for n, colour in enumerate(colours))
+
+
+_STYLE = (
+    f"""
+:root{{color-scheme:light dark;--text:#1b1f24;--page:#fff;--soft:#4a525c;--rule:#d0d5dc;
+--grid:#e4e8ed;--note:#fff4d6;--edge:#b07900;{_palette(_LIGHT)}}}
+@media(prefers-color-scheme:dark){{:root{{--text:#e6e9ed;--page:#14171b;--soft:#aab4c0;
+--rule:#3a424c;--grid:#2a3038;--note:#3a2f10;--edge:#e0a526;{_palette(_DARK)}}}}}
+"""
+    + """
+body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;
+color:var(--text);background:var(--page)}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
-.wide{overflow-x:auto}table{border-collapse:collapse;margin:.5rem 0 1rem}
-th,td{padding:.2rem .7rem;border-bottom:1px solid #d0d5dc;text-align:right}
+.wide{overflow-x:auto}table{border-collapse:collapse;margin:.5rem 0 1rem;font-size:.85rem}
+th,td{padding:.2rem .45rem;border-bottom:1px solid var(--rule);text-align:right}
+th{vertical-align:bottom}
 th:first-child,td:first-child{text-align:left}
-.note{background:#fff4d6;border-left:4px solid #b07900;padding:.4rem .8rem;margin:.4rem 0}
-svg{width:100%;height:auto}svg text{font-size:12px;fill:#4a525c}
+.note{background:var(--note);border-left:4px solid var(--edge);padding:.4rem .8rem;margin:.4rem 0}
+svg{width:100%;height:auto;max-width:60rem}svg text{font-size:12px;fill:var(--soft)}
 .x{text-anchor:middle}.y{text-anchor:end}
-.axis{stroke:#4a525c;fill:none}.grid{stroke:#e4e8ed;fill:none}
-polyline{fill:none;stroke-width:2}
+.axis{stroke:var(--soft);fill:none}.grid{stroke:var(--grid);fill:none}
+polyline{fill:none;stroke-width:2}.bound{stroke-dasharray:6 4;stroke-width:1.5}
 .legend{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;list-style:none;padding:0;margin:.2rem 0}
 .legend li::before{content:"";display:inline-block;width:1.2em;height:.25em;margin-right:.4em;
 vertical-align:middle;background:currentColor}
-""" + "".join(
-    f".line{n}{{stroke:{colour}}}.legend .key{n}{{color:{colour}}}"
-    for n, colour in enumerate(
-        ("#0b5fa5", "#b3460a", "#1f7a3d", "#8b2fa0", "#8a6d00", "#00757a", "#b0134f", "#4a525c")
+"""
+    + "".join(
+        f".line{n}{{stroke:var(--line{n})}}.legend .key{n}{{color:var(--line{n})}}"
+        for n in range(len(_LIGHT))
     )
 )
 
-HEADINGS = (
-    "replicas",
-    "policy",
-    "completed",
-    "cancelled",
-    "refused",
-    "TTFT p50 ms",
-    "TTFT p99 ms",
-    "ITL p50 ms",
-    "ITL p99 ms",
-    "E2E p50 ms",
-    "E2E p99 ms",
-    "output tokens/s",
-    "preemptions",
+Cell = Callable[[Summary], str]
+
+COLUMNS: tuple[tuple[str, Cell], ...] = (
+    ("replicas", lambda run: f"{run.replicas}"),
+    ("policy", lambda run: run.policy),
+    ("completed", lambda run: f"{run.completed:,}"),
+    ("cancelled", lambda run: f"{run.cancelled:,}"),
+    ("too large", lambda run: f"{run.refused:,}"),
+    ("shed", lambda run: f"{run.shed:,}"),
+    (
+        "in time %",
+        lambda run: "–" if run.goodput_share is None else f"{run.goodput_share:.1%}"[:-1],
+    ),
+    ("busy %", lambda run: _busy(run.busy_shares)),
+    ("TTFT p50 ms", lambda run: _ms(run.ttft.p50_ms)),
+    ("TTFT p99 ms", lambda run: _ms(run.ttft.p99_ms)),
+    ("ITL p50 ms", lambda run: _ms(run.itl.p50_ms)),
+    ("ITL p99 ms", lambda run: _ms(run.itl.p99_ms)),
+    ("E2E p50 ms", lambda run: _ms(run.e2e.p50_ms)),
+    ("E2E p99 ms", lambda run: _ms(run.e2e.p99_ms)),
+    ("output tokens/s", lambda run: f"{run.output_tokens_per_s:,.0f}"),
+    ("preemptions", lambda run: f"{run.preemptions:,}"),
+    ("cached tokens", lambda run: f"{run.cached_tokens:,}"),
 )
+"""Headings, and the cell of a run under each."""
+
+ONLY_WHERE_ANY = {"cancelled", "too large", "shed", "in time %", "cached tokens"}
+"""Columns left out where no run has any."""
 
 
-def summary_row(summary: Summary) -> tuple[str, ...]:
-    """The cells under `HEADINGS`."""
-    return (
-        f"{summary.replicas}",
-        summary.policy,
-        f"{summary.completed:,}",
-        f"{summary.cancelled:,}",
-        f"{summary.refused + summary.shed:,}",
-        *(
-            _ms(value)
-            for spread in (summary.ttft, summary.itl, summary.e2e)
-            for value in (spread.p50_ms, spread.p99_ms)
-        ),
-        f"{summary.output_tokens_per_s:,.0f}",
-        f"{summary.preemptions:,}",
-    )
+def summary_table(runs: Sequence[Replay]) -> list[tuple[str, ...]]:
+    """The headings and a row a run, without the columns that say nothing of these runs."""
+    summaries = [run.summary for run in runs]
+    table = [(heading, *(cell(summary) for summary in summaries)) for heading, cell in COLUMNS]
+    shown = [
+        column
+        for column in table
+        if column[0] not in ONLY_WHERE_ANY or set(column[1:]) - {"0", "–"}
+    ]
+    return list(zip(*shown, strict=True))
 
 
 def json_report(runs: Sequence[Replay], answer: Answer | None = None) -> str:
@@ -106,7 +129,8 @@ def html_report(runs: Sequence[Replay], answer: Answer | None = None) -> str:
     ]
     if answer is not None:
         body.append(f"<p><strong>{escape(answer.sentence)}</strong></p>")
-    body.append(_table(HEADINGS, [summary_row(run.summary) for run in runs]))
+    headings, *rows = summary_table(runs)
+    body.append(_table(headings, rows))
     body += _distribution("Time to first token", [(run.summary, run.ttft) for run in runs])
     body += _distribution("Time between tokens", [(run.summary, run.itl) for run in runs])
     body += _over_time(runs)
@@ -167,21 +191,26 @@ def _over_time(runs: Sequence[Replay]) -> list[str]:
     parts: list[str] = []
     for title, unit, field in (
         ("Queue", "requests waiting", "waiting"),
-        ("KV", "context tokens in service", "context_tokens"),
+        ("KV", "tokens held by requests in service", "context_tokens"),
     ):
         lines = [
             Line(label=_name(run.summary), x=run.series.at_s, y=getattr(run.series, field))
             for run in runs
         ]
+        kv = field == "context_tokens"
+        bounds = [run.series.kv_capacity_tokens for run in runs] if kv else []
         parts += [
             f"<h2>{title} over time</h2>",
-            line_chart(f"{title} over time", "s", unit, lines),
+            line_chart(f"{title} over time", "s", unit, lines, bounds=bounds),
         ]
-        if field == "context_tokens":
+        if kv:
             capacity = ", ".join(
                 f"{_name(run.summary)}: {run.series.kv_capacity_tokens:,}" for run in runs
             )
-            parts.append(f"<p>KV capacity in tokens: {escape(capacity)}</p>")
+            parts.append(
+                f"<p>Dashed: KV capacity in tokens ({escape(capacity)}). Shared blocks count once,"
+                " a preempted request not while it waits.</p>"
+            )
         columns = [list(getattr(run.series, field)) for run in runs]
         picks = range(0, len(runs[0].series.at_s), max(1, len(runs[0].series.at_s) // SERIES_ROWS))
         # Runs end at different times, so each has its own clock beside its values.
@@ -206,6 +235,12 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="wide" tabindex="0">{table}</div>'
+
+
+def _busy(shares: Sequence[float]) -> str:
+    """The share of the replicas in %, the least and the most busy one's where they differ."""
+    low, high = f"{100 * min(shares):.0f}", f"{100 * max(shares):.0f}"
+    return low if low == high else f"{low}–{high}"
 
 
 def _ms(value: float) -> str:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulator.batch import SimulationResult
 from simulator.fitting import Floats
+from simulator.fleet import FleetResult
+from simulator.iterations import IterationLog
+from simulator.run_notes import waiting_at
 from simulator.timing import PS_PER_S
 from simulator.traces import Ints, Trace
 
@@ -48,7 +50,12 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """The fleet over time: seconds, requests waiting and in service, their context tokens."""
+    """The fleet over time: seconds, requests waiting and in service, and the KV that they hold.
+
+    `context_tokens` are held by requests in service: a prompt from its first scheduling, without
+    what it found in the prefix cache (that counts for whoever computed it), and the output so
+    far; nothing between a preempted request's runs. What is cached for nobody isn't in it.
+    """
 
     at_s: tuple[float, ...]
     waiting: tuple[int, ...]
@@ -85,27 +92,79 @@ def curve_of(values_ms: Floats, weights: Ints) -> Curve:
     return Curve(shares=shares, values_ms=tuple(values.tolist()))
 
 
-def series_of(trace: Trace, jobs: SimulationResult, capacity_tokens: int) -> Series:
-    """Counts at 240 even instants. Context grows evenly between first and last token; that of a
-    preempted request counts on while it waits, because its client sees one request."""
+def series_of(trace: Trace, fleet: FleetResult, capacity_tokens: int) -> Series:
+    """Counts at 240 even instants. Output grows evenly from the first to the last token of a
+    run; a request preempted before its first token holds its prompt on."""
+    jobs = fleet.jobs
     end = max(int(jobs.done_ps.max()), 1)
     at = np.linspace(0, end, SERIES_POINTS)
     started = np.where(jobs.scheduled_ps >= 0, jobs.scheduled_ps, jobs.done_ps)
-    arrived = np.searchsorted(np.sort(jobs.arrival_ps), at, side="right")
     left_queue = np.searchsorted(np.sort(started), at, side="right")
     gone = np.searchsorted(np.sort(jobs.done_ps), at, side="right")
-    ran = jobs.first_token_ps >= 0
-    begin, done = jobs.scheduled_ps[ran], jobs.done_ps[ran]
-    first = jobs.first_token_ps[ran]
-    slope = jobs.output_tokens[ran] / np.maximum(done - first, 1)
-    held = _steps(begin, trace.input_tokens[ran], at) - _steps(done, trace.input_tokens[ran], at)
-    grown = _ramps(first, slope, at) - _ramps(first, slope, at, until=done)
+    begin, first, until, held, grown = _runs(trace, fleet)
+    slope = grown / np.maximum(until - first, 1)
+    context = _steps(begin, held, at) - _steps(until, held, at)
+    context += _ramps(first, slope, at) - _ramps(first, slope, at, until=until)
     return Series(
         at_s=tuple((at / PS_PER_S).tolist()),
-        waiting=tuple((arrived - left_queue).tolist()),
+        waiting=tuple(waiting_at(jobs, at).tolist()),
         in_service=tuple((left_queue - gone).tolist()),
-        context_tokens=tuple(np.maximum(np.rint(held + grown), 0).astype(np.int64).tolist()),
+        context_tokens=tuple(np.maximum(np.rint(context), 0).astype(np.int64).tolist()),
         kv_capacity_tokens=capacity_tokens,
+    )
+
+
+def _runs(trace: Trace, fleet: FleetResult) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """(begin, first token, end in ps, tokens held from the beginning, tokens grown) by run.
+
+    A request that was never preempted is one run, from its scheduling to its end.
+    """
+    jobs = fleet.jobs
+    whole = jobs.first_token_ps >= 0
+    whole[list(jobs.earlier_runs)] = False
+    own = trace.input_tokens - jobs.cached_tokens
+    parts = [
+        np.stack(
+            [
+                jobs.scheduled_ps[whole],
+                jobs.first_token_ps[whole],
+                jobs.done_ps[whole],
+                own[whole],
+                jobs.output_tokens[whole],
+            ]
+        )
+    ]
+    rows: dict[int, list[tuple[int, int, int, int]]] = {}
+    for job in jobs.earlier_runs:
+        before = 0
+        for iteration, count in jobs.runs(job):
+            rows.setdefault(int(fleet.replica[job]), []).append((job, iteration, count, before))
+            before += count
+    for replica, listed in rows.items():
+        job, iteration, count, before = np.array(listed, dtype=np.int64).T
+        first = _ends_ps(fleet.iterations[replica], iteration)
+        until = _ends_ps(fleet.iterations[replica], iteration + count - 1)
+        begin = np.where(before == 0, jobs.scheduled_ps[job], first)
+        held = np.where(before == 0, own[job], trace.input_tokens[job] + before)
+        parts.append(np.stack([begin, first, until, held, count]))
+    begin, first, until, held, grown = np.concatenate(parts, axis=1)
+    return begin, first, until, held, grown
+
+
+def _ends_ps(log: IterationLog, numbers: Ints) -> Ints:
+    """When each of the iterations ended; in any order."""
+    segment = np.searchsorted(log.before, numbers) - 1
+    j = numbers - log.before[segment]
+    ends = log.start_ps[segment] + j * log.a_ps[segment] + log.b_ps[segment] * (j * (j - 1) // 2)
+    return np.asarray(ends, dtype=np.int64)
+
+
+def busy_shares(fleet: FleetResult) -> tuple[float, ...]:
+    """The share of the run, from the first arrival to the last end, that each replica computed."""
+    span = max(int(fleet.jobs.done_ps.max()), 1)
+    return tuple(
+        int((log.steps * log.a_ps + log.b_ps * (log.steps * (log.steps - 1) // 2)).sum()) / span
+        for log in fleet.iterations
     )
 
 

@@ -18,7 +18,7 @@ from gateway.management.progress import progress_bar
 from gateway.management.times import instant_us
 from ledger.queries.timings import completed_timings
 from ledger.reading import connect_read_only
-from simulator.calibrate import calibrate, forecast
+from simulator.calibrate import SPLITS, calibrate, forecast
 from simulator.calibration_file import CalibrationFileError, calibration_json, read_calibration
 from simulator.profiles import profile
 from simulator.receipts import Receipts
@@ -272,6 +272,9 @@ def test_calibrate_reads_the_ledger_and_shows_the_backtest_beside_the_fit(served
     told, _ = run("simulate", "--requests", "30", "--calibration", file)
     assert "calibrated on receipts" in told
     assert "rankings only" not in told
+    assert "note: backtest, error of mean / p99 on held-out receipts: " in told
+    assert {error.split for error in calibrated.held_out} == set(SPLITS)
+    assert {error.metric for error in calibrated.held_out} == {"ttft", "tpot", "e2e"}
 
 
 def test_calibrate_refuses_without_receipts_and_writes_nothing(served, tmp_path):

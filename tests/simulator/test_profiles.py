@@ -1,5 +1,8 @@
 """Fitting iteration records, and the profiles that ship with the simulator."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +11,7 @@ from hypothesis import strategies as st
 from simulator.fitting import IterationRecords, fit_iterations, iteration_errors, nnls, predict_us
 from simulator.kernel_tables import layer_records, splitwise_records
 from simulator.profile_recipes import RECIPES, refit
-from simulator.profiles import PROFILES, UnknownProfile, derived_kv_blocks, profile
+from simulator.profiles import PROFILES, HeldOut, UnknownProfile, derived_kv_blocks, profile
 from simulator.timing import TimeModel
 from simulator.traces import TraceError
 from simulator.workload import uniforms
@@ -220,3 +223,51 @@ def test_a_models_error_on_records_is_told_by_kind():
     errors = iteration_errors(TRUE.scaled(2), synthetic_records(100))
     assert [error.kind for error in errors] == ["decode", "prefill", "mixed"]
     assert all(error.bias == pytest.approx(1.0, abs=1e-6) for error in errors)
+
+
+def held_out(mean_error, p99_error, metric="ttft"):
+    return HeldOut(split="halves", metric=metric, mean_error=mean_error, p99_error=p99_error)
+
+
+def test_a_calibration_that_misses_its_own_receipts_supports_rankings_only():
+    """SIM-1: beyond 10 % in a mean or 25 % at a p99, or unknown."""
+    own = replace(
+        profile("llama-3.1-8b-rtxpro6000-vllm0.19"), own=True, held_out=(held_out(0.1, -0.25),)
+    )
+    assert own.caveat == ""
+    assert "TTFT +10.0% / -25.0%" in own.backtest_note
+    worse = replace(own, held_out=(held_out(0.11, 0.0), held_out(0.37, 1.5), held_out(0, 0, "e2e")))
+    missed = "this calibration misses its own receipts by TTFT +37.0% / +150.0%: rankings only"
+    assert worse.caveat == missed
+    assert missed in worse.label
+    assert "rankings only" in replace(own, held_out=(held_out(0.0, -0.26),)).caveat
+    assert "rankings only" in replace(own, held_out=(held_out(float("nan"), 0.0),)).caveat
+
+
+def test_a_calibration_without_a_backtest_says_so():
+    bare = replace(profile("llama-3.1-8b-rtxpro6000-vllm0.19"), held_out=())
+    assert bare.backtest_note == "the calibration has no backtest: its error is unknown"
+    assert profile("llama-3.1-8b-rtxpro6000").backtest_note == ""
+
+
+def test_the_held_out_errors_of_the_shipped_calibrations_are_those_of_the_documentation():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "simulator.md").read_text()
+    told, run, split = {}, "", ""
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 9 and cells[2] in {"TTFT", "TPOT", "E2E"}:
+            run, split = cells[0] or run, cells[1] or split
+            told[run.split(" (")[0], split.replace("last", "last half"), cells[2].lower()] = (
+                float(cells[3]),
+                float(cells[7]),
+            )
+    shipped = {
+        (each.accelerator, error.split, error.metric): (
+            round(100 * error.mean_error, 1),
+            round(100 * error.p99_error, 1),
+        )
+        for each in PROFILES
+        for error in each.held_out
+    }
+    assert len(shipped) == 12
+    assert shipped == told

@@ -11,7 +11,7 @@ from simulator.capacity import Target, fewest, sweep
 from simulator.charts import Line, line_chart
 from simulator.profiles import profile
 from simulator.replay import Scenario
-from simulator.report import html_report, json_report, write_whole
+from simulator.report import html_report, json_report, summary_table, write_whole
 from simulator.traces import Record, build_trace
 from simulator.workload import generate_conversation_hour, scaled
 
@@ -97,6 +97,31 @@ def test_a_run_without_a_second_token_has_null_and_a_dash():
     parsed(page)
     assert "Time between tokens: no data" in page
     assert "–" in page
+
+
+def test_what_no_run_has_takes_no_column_and_what_one_has_is_shown_for_all():
+    headings = summary_table(RUNS)[0]
+    assert "preemptions" in headings
+    assert "busy %" in headings
+    assert not {"cancelled", "too large", "shed", "in time %", "cached tokens"} & set(headings)
+    other = replace(RUNS[1].summary, refused=3, shed=5, goodput_share=0.9876, cached_tokens=1_024)
+    table = summary_table([RUNS[0], replace(RUNS[1], summary=other)])
+    first, second = (dict(zip(table[0], row, strict=True)) for row in table[1:])
+    assert (first["too large"], first["shed"], first["in time %"]) == ("0", "0", "–")
+    assert (second["too large"], second["shed"], second["in time %"]) == ("3", "5", "98.8")
+    assert (first["cached tokens"], second["cached tokens"]) == ("0", "1,024")
+
+
+def test_the_least_and_the_most_busy_replica_are_shown_where_they_differ():
+    summary = replace(RUNS[1].summary, busy_shares=(0.125, 0.5))
+    table = summary_table([replace(RUNS[1], summary=summary)])
+    assert dict(zip(*table, strict=True))["busy %"] == "12–50"
+
+
+def test_the_page_has_colours_for_a_dark_screen_and_draws_the_kv_capacity():
+    page = html_report(RUNS)
+    assert "@media(prefers-color-scheme:dark)" in page
+    assert page.count('class="bound line') == len(RUNS)
 
 
 def test_a_file_is_replaced_whole(tmp_path):

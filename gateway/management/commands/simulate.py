@@ -14,7 +14,7 @@ from simulator.calibration_file import read_calibration
 from simulator.capacity import MAX_SWEEP, Target, caveats, fewest, sweep
 from simulator.profiles import DEFAULT_PROFILE, PROFILES, Profile, profile
 from simulator.replay import MAX_REPLICAS, POLICIES, Replay, Scenario
-from simulator.report import HEADINGS, html_report, json_report, summary_row, write_whole
+from simulator.report import html_report, json_report, summary_table, write_whole
 from simulator.trace_files import read_trace
 from simulator.traces import Trace
 from simulator.workload import AZURE_CONV_REQUESTS, generate_conversation_hour, scaled
@@ -123,8 +123,8 @@ class Command(BaseCommand):
         self.stdout.write(f"on {summary.profile}")
         for note in caveats(runs):
             self.stdout.write(f"note: {note}")
-        rows = [HEADINGS, *(summary_row(run.summary) for run in runs)]
-        widths = [max(len(row[k]) for row in rows) for k in range(len(HEADINGS))]
+        rows = summary_table(runs)
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             self.stdout.write("  ".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)))
         if answer is not None:
