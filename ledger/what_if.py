@@ -55,28 +55,40 @@ class Served(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Sums:
-    """One group's requests and what they cost then and would cost, with retries and hedges.
+    """One group's requests: what they cost before, on their receipts, and would cost by the table.
 
-    `unpriced_now`, `unpriced_then`: requests that one of the tables has no price for; they add
-    nothing to its side, so the two sides compare only where both are zero.
+    The two sides are of the same `compared` requests, which both price. The others stand apart,
+    counted by who has no price for them: what they cost before is no saving, and what the table
+    asks for them no rise. Retries and hedges are in every sum.
     """
 
     requests: int = 0
-    now_pico: int = 0
-    then_pico: int = 0
-    retry_and_hedge_pico: int = 0  # of now_pico
-    retry_and_hedge_then_pico: int = 0  # of then_pico
-    unpriced_now: int = 0
-    unpriced_then: int = 0
+    compared: int = 0
+    before_pico: int = 0
+    by_table_pico: int = 0
+    retry_and_hedge_before_pico: int = 0  # of before_pico
+    retry_and_hedge_by_table_pico: int = 0  # of by_table_pico
+    unpriced_by_table: int = 0
+    unpriced_before: int = 0
+    unpriced_both: int = 0  # of each of the two
+    apart_before_pico: int = 0  # of the requests that aren't compared
+    apart_by_table_pico: int = 0
 
     @property
-    def difference_pico(self) -> int:
-        return self.then_pico - self.now_pico
+    def difference_pico(self) -> int | None:
+        """None where nothing can be compared: that isn't a difference of nothing."""
+        return self.by_table_pico - self.before_pico if self.compared else None
+
+    @property
+    def weight_pico(self) -> int:
+        """How much is at stake: the difference, and what stands apart."""
+        apart_pico = self.apart_before_pico + self.apart_by_table_pico
+        return abs(self.difference_pico or 0) + apart_pico
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The whole and its groups, the dearest difference first; `by` names a group's values."""
+    """The whole and its groups, those with most at stake first; `by` names a group's values."""
 
     version: str
     by: tuple[Group, ...]
@@ -98,7 +110,7 @@ def tried(
     *,
     places: Mapping[str, tuple[str, str]] | None = None,
 ) -> Trial:
-    """What the receipts' requests cost, and what they would have cost by the table.
+    """What the receipts' requests cost before, and what they would have cost by the table.
 
     A table that takes effect later is tried as it will be: a request before then is priced on the
     first day from then on, at its own time of day. `places`: route_id -> (provider kind,
@@ -114,18 +126,33 @@ def tried(
                 key = (OTHERS,) * len(by)
             sums = groups.setdefault(key, Sums())
         sums.requests += 1
-        sums.now_pico += served.cost_total_pico
-        sums.retry_and_hedge_pico += served.cost_retry_and_hedge_pico
-        sums.unpriced_now += served.rate_key is None
-        then_pico = _cost(table, served, served, places or {})
-        others_pico = _others_cost(table, served, places or {})
-        if then_pico is None or others_pico is None:
-            sums.unpriced_then += 1
-        else:
-            sums.then_pico += then_pico + others_pico
-            sums.retry_and_hedge_then_pico += others_pico
-    ordered = sorted(groups.items(), key=lambda pair: (-abs(pair[1].difference_pico), pair[0]))
+        _count(
+            sums,
+            served,
+            own_pico=_cost(table, served, served, places or {}),
+            others_pico=_others_cost(table, served, places or {}),
+        )
+    ordered = sorted(groups.items(), key=lambda pair: (-pair[1].weight_pico, pair[0]))
     return Trial(version=table.version, by=by, whole=_added(groups.values()), groups=tuple(ordered))
+
+
+def _count(sums: Sums, served: Served, *, own_pico: int | None, others_pico: int | None) -> None:
+    """Add a request: to both sides where both price it, else to what stands apart."""
+    unpriced_before = served.rate_key is None
+    unpriced_by_table = own_pico is None or others_pico is None
+    by_table_pico = (own_pico or 0) + (others_pico or 0)
+    if unpriced_before or unpriced_by_table:
+        sums.unpriced_before += unpriced_before
+        sums.unpriced_by_table += unpriced_by_table
+        sums.unpriced_both += unpriced_before and unpriced_by_table
+        sums.apart_before_pico += served.cost_total_pico
+        sums.apart_by_table_pico += 0 if unpriced_by_table else by_table_pico
+        return
+    sums.compared += 1
+    sums.before_pico += served.cost_total_pico
+    sums.by_table_pico += by_table_pico
+    sums.retry_and_hedge_before_pico += served.cost_retry_and_hedge_pico
+    sums.retry_and_hedge_by_table_pico += others_pico or 0
 
 
 def _added(groups: Iterable[Sums]) -> Sums:

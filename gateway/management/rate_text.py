@@ -39,24 +39,47 @@ def history_lines(spans: Sequence[Span]) -> Iterator[str]:
 
 
 def trial_lines(trial: Trial, currency: str) -> Iterator[str]:
-    """The whole, then each group: requests, cost as it was, cost by the table, the difference."""
-    yield _sums_line("all", trial.whole, currency)
+    """The whole, then each group: the requests that both price, with what they cost before, cost
+    by the table, and the difference; below it, on lines of their own, those without a price."""
+    yield from _sums_lines("all", trial.whole, trial.version, currency)
     for values, sums in trial.groups:
-        yield _sums_line(" / ".join(value or "-" for value in values), sums, currency)
-    retried = trial.whole.retry_and_hedge_pico
-    if retried or trial.whole.retry_and_hedge_then_pico:
-        then = units_text(trial.whole.retry_and_hedge_then_pico)
-        yield f"Retries and hedges are {units_text(retried)} -> {then} {currency} of it."
+        label = " / ".join(value or "-" for value in values)
+        yield from _sums_lines(label, sums, trial.version, currency)
+    before_pico = trial.whole.retry_and_hedge_before_pico
+    by_table_pico = trial.whole.retry_and_hedge_by_table_pico
+    if before_pico or by_table_pico:
+        yield (
+            f"Retries and hedges are {units_text(before_pico)} before -> "
+            f"{units_text(by_table_pico)} {currency} by {trial.version} of it."
+        )
 
 
-def _sums_line(label: str, sums: Sums, currency: str) -> str:
-    line = (
-        f"{label}: {sums.requests:,} requests, {units_text(sums.now_pico)} -> "
-        f"{units_text(sums.then_pico)} {currency}, difference {units_text(sums.difference_pico)}"
+def _sums_lines(label: str, sums: Sums, version: str, currency: str) -> Iterator[str]:
+    asked = f"{label}: {_requests(sums.requests)}"
+    if sums.difference_pico is None:
+        yield f"{asked}, none priced both before and by {version}"
+    else:
+        some = "" if sums.compared == sums.requests else f", {sums.compared:,} priced by both"
+        yield (
+            f"{asked}{some}: {units_text(sums.before_pico)} before -> "
+            f"{units_text(sums.by_table_pico)} {currency} by {version}, "
+            f"difference {units_text(sums.difference_pico)}"
+        )
+    by_table, before = (
+        count - sums.unpriced_both for count in (sums.unpriced_by_table, sums.unpriced_before)
     )
-    if sums.unpriced_now or sums.unpriced_then:
-        line += f"; unpriced {sums.unpriced_now:,} then, {sums.unpriced_then:,} by this table"
-    return line
+    if by_table:
+        cost = f"{units_text(sums.apart_before_pico)} {currency} before"
+        yield f"  unpriced by {version}: {_requests(by_table)}, not compared; {cost}"
+    if before:
+        cost = f"{units_text(sums.apart_by_table_pico)} {currency} by {version}"
+        yield f"  unpriced before: {_requests(before)}, not compared; {cost}"
+    if sums.unpriced_both:
+        yield f"  unpriced before and by {version}: {_requests(sums.unpriced_both)}"
+
+
+def _requests(count: int) -> str:
+    return "1 request" if count == 1 else f"{count:,} requests"
 
 
 def _where(meter: str, over_input_tokens: int) -> str:

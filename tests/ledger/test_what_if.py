@@ -1,7 +1,7 @@
 """A rate table tried on past traffic, exactly and in bounded memory (CST-5)."""
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.queries.what_if import served
@@ -41,10 +41,11 @@ def test_past_traffic_is_priced_by_the_table_and_compared_to_the_pico_unit(store
     trial = tried(table(), read(ledger_path), ("tenant", "route"))
     (first, acme), (second, other) = trial.groups
     assert (first, second) == (("acme", "route-a"), ("other", "route-b"))
-    assert (acme.requests, acme.now_pico, acme.then_pico) == (
+    assert (acme.requests, acme.before_pico, acme.by_table_pico) == (
         1_000, 3_600_000_000_000, 4_600_000_000_000
     )  # fmt: skip
-    assert (other.now_pico, other.then_pico, other.unpriced_then) == (3_600_000_000, 0, 1)
+    assert (other.compared, other.difference_pico, other.unpriced_by_table) == (0, None, 1)
+    assert other.apart_before_pico == 3_600_000_000
     assert trial.whole.requests == 1_001
 
 
@@ -76,12 +77,42 @@ def test_batches_and_further_meters_are_priced_as_on_the_receipt():
     trial = tried(
         table(batch_multiplier_permille=500, meters=(("reasoning", 10_000_000),)), [batch]
     )
-    assert trial.whole.then_pico == (3_000_000_000 + 150 * 8_000_000 + 50 * 10_000_000) // 2
+    assert trial.whole.by_table_pico == (3_000_000_000 + 150 * 8_000_000 + 50 * 10_000_000) // 2
 
 
 def test_what_was_unpriced_and_what_would_be_are_counted_and_never_zero_in_silence():
     trial = tried(table(unpriced=("output",)), [row(rate_key=None, cost_total_pico=0), row()])
-    assert (trial.whole.unpriced_now, trial.whole.unpriced_then) == (1, 2)
+    whole = trial.whole
+    assert (whole.unpriced_before, whole.unpriced_by_table, whole.unpriced_both) == (1, 2, 1)
+
+
+def test_cst_5_what_the_table_does_not_price_is_no_saving_and_stands_apart_with_its_cost():
+    """Three that both price, two that the table doesn't, one that had no price before."""
+    lost = row(route_id="route-b", identity_id="mid_b", rate_key="route-b")
+    found = row(rate_key=None, cost_total_pico=0)
+    whole = tried(table(), [row(), lost, row(), found, lost, row()]).whole
+    assert (whole.requests, whole.compared) == (6, 3)
+    assert (whole.before_pico, whole.by_table_pico) == (3 * 3_600_000_000, 3 * 4_600_000_000)
+    assert whole.difference_pico == 3 * 1_000_000_000
+    assert (whole.unpriced_by_table, whole.apart_before_pico) == (2, 2 * 3_600_000_000)
+    assert (whole.unpriced_before, whole.apart_by_table_pico) == (1, 4_600_000_000)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.sampled_from(["both", "before", "table", "neither"]), max_size=20))
+def test_cst_5_every_request_is_compared_or_apart_and_no_cost_of_before_is_lost(kinds):
+    made = {
+        "both": row(),
+        "before": row(route_id="route-b", identity_id="mid_b", rate_key="route-b"),
+        "table": row(rate_key=None, cost_total_pico=0),
+        "neither": row(route_id="b", identity_id="b", rate_key=None, cost_total_pico=0),
+    }
+    whole = tried(table(), [made[kind] for kind in kinds]).whole
+    apart = whole.unpriced_before + whole.unpriced_by_table - whole.unpriced_both
+    assert (whole.compared, whole.compared + apart) == (kinds.count("both"), len(kinds))
+    assert whole.before_pico + whole.apart_before_pico == sum(
+        made[kind].cost_total_pico for kind in kinds
+    )
 
 
 def test_cst_5_retries_and_hedges_are_priced_by_their_own_usage_and_route(store, ledger_path):
@@ -108,16 +139,18 @@ def test_cst_5_retries_and_hedges_are_priced_by_their_own_usage_and_route(store,
         table(3), rates=(*table(3).rates, msgspec.structs.replace(table(5).rates[0], key="route-b"))
     )
     whole = tried(both, read(ledger_path)).whole
-    assert (whole.now_pico, whole.retry_and_hedge_pico) == (3_600_000_007, 7)
-    assert (whole.then_pico, whole.retry_and_hedge_then_pico) == (5_100_000_000, 500_000_000)
+    assert (whole.before_pico, whole.retry_and_hedge_before_pico) == (3_600_000_007, 7)
+    assert whole.by_table_pico == 5_100_000_000
+    assert whole.retry_and_hedge_by_table_pico == 500_000_000
     without = tried(table(3), read(ledger_path)).whole  # no price for route-b
-    assert (without.then_pico, without.unpriced_then) == (0, 1)
+    assert (without.compared, without.unpriced_by_table) == (0, 1)
 
 
 def test_retries_without_usage_behind_what_they_cost_are_unpriced():
     paid = row(cost_retry_and_hedge_pico=5, cost_total_pico=3_600_000_005)
     whole = tried(table(2, 8), [paid]).whole
-    assert (whole.now_pico, whole.then_pico, whole.unpriced_then) == (3_600_000_005, 0, 1)
+    assert (whole.compared, whole.unpriced_by_table) == (0, 1)
+    assert whole.apart_before_pico == 3_600_000_005
 
 
 def test_a_rate_for_a_region_is_tried_where_the_route_is():
@@ -126,7 +159,7 @@ def test_a_rate_for_a_region_is_tried_where_the_route_is():
     )
     here = tried(both, [row()], places={"route-a": ("openai", "eu-west")}).whole
     there = tried(both, [row()], places={"route-a": ("openai", "us-east")}).whole
-    assert (here.then_pico, there.then_pico) == (10_600_000_000, 3_600_000_000)
+    assert (here.by_table_pico, there.by_table_pico) == (10_600_000_000, 3_600_000_000)
 
 
 def test_groups_beyond_the_limit_are_added_up_as_others():
@@ -134,7 +167,7 @@ def test_groups_beyond_the_limit_are_added_up_as_others():
     trial = tried(table(), rows, ("tenant",))
     assert len(trial.groups) == GROUPS_LIMIT + 1
     assert dict(trial.groups)[(OTHERS,)].requests == 3
-    assert sum(sums.then_pico for _, sums in trial.groups) == trial.whole.then_pico
+    assert sum(sums.by_table_pico for _, sums in trial.groups) == trial.whole.by_table_pico
 
 
 @given(st.integers(0, 10**18), st.integers(0, 10**18))

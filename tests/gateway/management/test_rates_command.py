@@ -7,11 +7,13 @@ import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 
+from gateway.management.rate_text import trial_lines
 from ledger.queries.drafts import draft
 from ledger.rates import Rate, RateTable
 from ledger.reading import connect_read_only
 from ledger.rollups.projection import Rollups
 from ledger.store import Store
+from ledger.what_if import Served, tried
 from tests import factories
 from tests.factories import NOW_US
 
@@ -63,9 +65,26 @@ def test_a_history_says_what_a_key_has_cost_and_since_when(priced):
 def test_a_table_is_tried_on_past_traffic(priced):
     out, _ = run("try", "rates-2", "--first", "2025-11-24", "--last", "2025-11-24", "--by", "route")
     assert out == (
-        "all: 10 requests, 0.036 -> 0.046 units, difference 0.01\n"
-        "route-a: 10 requests, 0.036 -> 0.046 units, difference 0.01\n"
+        "all: 10 requests: 0.036 before -> 0.046 units by rates-2, difference 0.01\n"
+        "route-a: 10 requests: 0.036 before -> 0.046 units by rates-2, difference 0.01\n"
     )
+
+
+def test_cst_5_a_group_without_a_price_by_the_table_says_so_and_saves_nothing():
+    found = {name: getattr(factories.receipt(1), name) for name in Served._fields[:-1]}
+    priced, lost = Served(**found), Served(**found | {"route_id": "b", "identity_id": "b"})
+    new = Served(**found | {"rate_key": None, "cost_total_pico": 0})
+    assert list(trial_lines(tried(LATER, [priced, lost, lost, new], ("route",)), "units")) == [
+        "all: 4 requests, 1 priced by both: "
+        "0.0036 before -> 0.0046 units by rates-2, difference 0.001",
+        "  unpriced by rates-2: 2 requests, not compared; 0.0072 units before",
+        "  unpriced before: 1 request, not compared; 0.0046 units by rates-2",
+        "b: 2 requests, none priced both before and by rates-2",
+        "  unpriced by rates-2: 2 requests, not compared; 0.0072 units before",
+        "route-a: 2 requests, 1 priced by both: "
+        "0.0036 before -> 0.0046 units by rates-2, difference 0.001",
+        "  unpriced before: 1 request, not compared; 0.0046 units by rates-2",
+    ]
 
 
 def test_a_public_table_becomes_a_draft_of_exactly_the_models_named(priced, tmp_path):

@@ -194,7 +194,18 @@ def test_a_trial_adds_up_to_what_the_requests_cost(ledger_path, viewer: Client):
     fill(ledger_path, count=60, end_us=SystemClock().now_us(), span_us=3_600_000_000)
     said = text_of(viewer.get(f"/rates/version/{TABLE.version}?within=24h"))
     assert "Difference 0.000000 units" in said
-    assert "Without a price 0 requests" in said
+    assert "Not compared 0 unpriced by this table, 0 unpriced before" in said
+    one = msgspec.structs.replace(TABLE, version="one-rate", rates=TABLE.rates[:1])
+    with Store.open(ledger_path) as store:
+        store.append([factories.rate_table(one)]).result()
+    url = "/rates/version/one-rate?within=24h"
+    rows = viewer.get(f"{url}&as=json&table=trial").json()["rows"]
+    whole = {row["Unpriced by this table"] for row in rows if row["By this table"] == "unpriced"}
+    assert whole
+    assert "0" not in whole
+    for row in rows:
+        none = row["Unpriced by this table"] == row["Requests"]
+        assert none == (row["Before"] is row["Difference"] is None)
 
 
 def test_a_rate_shows_every_price_and_term_that_it_has():
