@@ -1,9 +1,11 @@
-"""The gateway's own admission and order as a routing policy of the simulator (SIM-1).
+"""The gateway's own admission as a routing policy of the simulator (SIM-1).
 
-Each replica stands for a route of its own, all of one model. What admission rejects is shed; what
-it accepts goes where it says. A trace's priority under 0 is interactive, 0 normal, over 0 batch.
+The replicas stand behind one route, as those of a live simulated route do: admission looks at
+their loads added up, what it rejects is shed, and what it accepts goes to the replica with the
+fewest outstanding requests. A trace's priority under 0 is interactive, 0 normal, over 0 batch.
 """
 
+from collections import Counter
 from typing import Final
 
 from gateway.policy.admission import decide
@@ -22,14 +24,14 @@ from gateway.policy.values import (
 )
 from gateway.providers.simulated import capacity
 from ledger.rates import RateTable
-from simulator.fleet import Loads
-from simulator.fleet import Route as Routing
+from simulator.fleet import Loads, fewest_outstanding
 from simulator.replay import Scenario
 from simulator.timing import PS_PER_US, TimeModel, attention_pairs
 from simulator.traces import NONE
 
 NAME: Final = "gateway"
 MODEL: Final = "simulated"
+ROUTE: Final = "replicas"
 TOKENIZER: Final = "trace"
 DAY_US: Final = 86_400_000_000  # the deadline of a request whose trace names none
 KILO: Final = 1_000
@@ -53,36 +55,56 @@ def prediction_of(time: TimeModel) -> Prediction:
     )
 
 
-def admission(scenario: Scenario) -> Routing:
+class Admission:
     """A routing callable that asks `decide` with fresh snapshots of every replica.
 
-    A request's output cap is the output that its trace has for it.
+    A request's output cap is the output that its trace has for it. `shed` counts the rejected by
+    reason code.
     """
-    routes = tuple(_route(scenario, number) for number in range(scenario.replicas))
-    places = {route.route_id: place for place, route in enumerate(routes)}
-    policy = RoutePolicy(revision=NAME, models=(_model(routes),), routes=routes)
-    rates = RateTable(version=NAME, effective_from_us=0, currency="USD", rates=())
-    tenant = TenantState(tenant_id=MODEL, in_flight=0, in_flight_limit=1)
-    trace = scenario.trace
-    inputs, outputs = trace.input_tokens.tolist(), trace.output_tokens.tolist()
-    arrivals, deadlines = trace.arrival_us.tolist(), trace.deadline_us.tolist()
-    ranks = trace.priority.tolist()
 
-    def route(job: int, loads: Loads) -> int | None:
+    def __init__(self, scenario: Scenario) -> None:
+        self.shed: Counter[str] = Counter()
+        self._replicas = range(scenario.replicas)
+        self._routes = (_route(scenario),)
+        self._policy = RoutePolicy(
+            revision=NAME, models=(_model(self._routes),), routes=self._routes
+        )
+        self._rates = RateTable(version=NAME, effective_from_us=0, currency="USD", rates=())
+        self._tenant = TenantState(tenant_id=MODEL, in_flight=0, in_flight_limit=1)
+        trace = scenario.trace
+        self._inputs, self._outputs = trace.input_tokens.tolist(), trace.output_tokens.tolist()
+        self._arrivals, self._deadlines = trace.arrival_us.tolist(), trace.deadline_us.tolist()
+        self._ranks = trace.priority.tolist()
+
+    def __call__(self, job: int, loads: Loads) -> int | None:
         now_us = loads.now_ps // PS_PER_US
-        until_us = arrivals[job] + DAY_US if deadlines[job] == NONE else deadlines[job]
-        asked = _request(job, inputs[job], outputs[job], ranks[job], until_us - now_us)
-        states = tuple([_state(loads, place, each.route_id) for place, each in enumerate(routes)])
-        context = AdmissionContext(now_us=now_us, tenant=tenant, route_states=states, rates=rates)
-        chosen = decide(asked, routes, context, policy).route_id
-        return None if chosen is None else places[chosen]
+        until_us = self._deadlines[job]
+        if until_us == NONE:
+            until_us = self._arrivals[job] + DAY_US
+        asked = _request(
+            job, self._inputs[job], self._outputs[job], self._ranks[job], until_us - now_us
+        )
+        context = AdmissionContext(
+            now_us=now_us,
+            tenant=self._tenant,
+            route_states=(_state(loads, self._replicas),),
+            rates=self._rates,
+        )
+        decision = decide(asked, self._routes, context, self._policy)
+        if decision.route_id is None:
+            self.shed[str(decision.reason_code)] += 1
+            return None
+        return fewest_outstanding(loads.outstanding)
 
-    return route
+
+def admission(scenario: Scenario) -> Admission:
+    """A fresh `Admission` for one run of the scenario."""
+    return Admission(scenario)
 
 
-def _route(scenario: Scenario, number: int) -> Route:
+def _route(scenario: Scenario) -> Route:
     return Route(
-        route_id=f"replica-{number:03}",
+        route_id=ROUTE,
         identity_id=scenario.profile.key,
         tokenizer_revision=TOKENIZER,
         provider_kind="simulator",
@@ -133,7 +155,8 @@ def _priority(rank: int) -> Priority:
     return "batch" if rank > 0 else "normal"
 
 
-def _state(loads: Loads, place: int, route_id: str) -> RouteState:
-    seen = loads.snapshot(place)
-    snapshot = capacity(route_id, seen.revision, seen.observed_ps // PS_PER_US, (seen,))
-    return RouteState(route_id=route_id, healthy=True, snapshot=snapshot)
+def _state(loads: Loads, replicas: range) -> RouteState:
+    seen = [loads.snapshot(replica) for replica in replicas]
+    revision = sum(each.revision for each in seen)
+    snapshot = capacity(ROUTE, revision, loads.now_ps // PS_PER_US, seen)
+    return RouteState(route_id=ROUTE, healthy=True, snapshot=snapshot)

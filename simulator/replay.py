@@ -6,9 +6,10 @@ report draws. Source: SIM-1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -32,6 +33,16 @@ from simulator.timing import MAX_PS, PS_PER_MS, PS_PER_S, PS_PER_US, ObservedRan
 from simulator.traces import NONE, Ints, Trace
 
 MAX_REPLICAS = 256
+
+
+@runtime_checkable
+class Shedding(Protocol):
+    """A routing callable that counts what it sheds by reason code."""
+
+    @property
+    def shed(self) -> Mapping[str, int]:
+        """How many requests it has shed so far, by reason code."""
+        ...
 
 
 def _round_robin() -> Route:
@@ -87,9 +98,10 @@ class Summary:
     """What a table shows of one run. Counts are of requests; times are virtual.
 
     `refused` is larger than a replica's KV pool and never ran; `shed` is what the routing policy
-    rejected. `goodput_share` is the share of the requests with a deadline that completed within
-    it, None where the trace has none. `busy_shares` has a replica's share of the run in which it
-    computed, for however few requests. `notes` say what the figures may not be used for.
+    rejected, `shed_reasons` by reason code where it tells. `goodput_share` is the share of the
+    requests with a deadline that completed within it, None where the trace has none.
+    `busy_shares` has a replica's share of the run in which it computed, for however few requests.
+    `notes` say what the figures may not be used for.
     """
 
     source: str
@@ -101,6 +113,7 @@ class Summary:
     cancelled: int
     refused: int
     shed: int
+    shed_reasons: tuple[tuple[str, int], ...]
     span_s: float
     output_tokens_per_s: float
     ttft: Spread
@@ -181,16 +194,16 @@ def replay(scenario: Scenario, progress: Callable[[float], None] | None = None) 
     )
     routing = scenario.routing
     route = POLICIES[scenario.policy]() if routing is None else routing(scenario)
-    if progress is not None:
-        route = _reporting(route, len(trace), progress)
+    heard = route if progress is None else _reporting(route, len(trace), progress)
     fleet = Fleet(
-        jobs_of(trace, config.block_tokens), [(config, profile.time)] * scenario.replicas, route
+        jobs_of(trace, config.block_tokens), [(config, profile.time)] * scenario.replicas, heard
     ).run()
+    shed = tuple(sorted(route.shed.items())) if isinstance(route, Shedding) else ()
     capacity = config.usable_blocks * config.block_tokens * scenario.replicas
     gaps, weights = _inter_token_gaps(fleet)
     ttft_ms = _ttft_ms(fleet.jobs, scenario.profile.overhead_us)
     return Replay(
-        summary=_summary(scenario, fleet, ttft_ms, gaps, weights),
+        summary=_summary(scenario, fleet, shed, ttft_ms, gaps, weights),
         ttft=curve_of(ttft_ms, np.ones(len(ttft_ms), dtype=np.int64)),
         itl=curve_of(gaps / PS_PER_MS, weights),
         series=series_of(trace, fleet, capacity),
@@ -224,7 +237,12 @@ def _ttft_ms(jobs: SimulationResult, overhead_us: int) -> Floats:
 
 
 def _summary(
-    scenario: Scenario, fleet: FleetResult, ttft_ms: Floats, gaps: Ints, weights: Ints
+    scenario: Scenario,
+    fleet: FleetResult,
+    shed: tuple[tuple[str, int], ...],
+    ttft_ms: Floats,
+    gaps: Ints,
+    weights: Ints,
 ) -> Summary:
     jobs, trace = fleet.jobs, scenario.trace
     ended = {name: int((jobs.outcome == k).sum()) for k, name in enumerate(OUTCOMES)}
@@ -244,6 +262,7 @@ def _summary(
         cancelled=ended["cancelled"],
         refused=ended["refused"],
         shed=ended["shed"],
+        shed_reasons=shed,
         span_s=span_s,
         output_tokens_per_s=float(jobs.output_tokens.sum()) / span_s,
         ttft=spread_of(ttft_ms, np.ones(len(ttft_ms), dtype=np.int64)),
@@ -256,18 +275,20 @@ def _summary(
         if has_deadline.any()
         else None,
         held_out=scenario.profile.held_out,
-        notes=_notes(scenario, fleet),
+        notes=_notes(scenario, fleet, shed),
     )
 
 
-def _notes(scenario: Scenario, fleet: FleetResult) -> tuple[str, ...]:
+def _notes(
+    scenario: Scenario, fleet: FleetResult, shed: tuple[tuple[str, int], ...]
+) -> tuple[str, ...]:
     """The flags of promises (c) and (d), rankings only and extrapolation, and what was assumed."""
-    notes = (scenario.profile.caveat,) if scenario.profile.caveat else ()
-    return (
-        *notes,
-        *told_of(scenario.trace, scenario.profile, fleet.jobs),
-        *beyond(scenario.profile.time.observed, _reach(scenario, fleet)),
-    )
+    profile = scenario.profile
+    notes = [profile.caveat] if profile.caveat else []
+    if shed:
+        notes.append("shed: " + ", ".join(f"{number:,} {code}" for code, number in shed))
+    notes += told_of(scenario.trace, profile, fleet.jobs)
+    return (*notes, *beyond(profile.time.observed, _reach(scenario, fleet)))
 
 
 def _reach(scenario: Scenario, fleet: FleetResult) -> ObservedRange:

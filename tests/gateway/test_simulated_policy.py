@@ -44,6 +44,18 @@ def test_what_no_deadline_could_meet_is_shed_and_the_rest_is_served():
     deadline = np.where(np.arange(len(calm)) % 3 == 0, calm.arrival_us + 1, NONE)
     found = run(replace(calm, deadline_us=deadline))
     assert (found.shed, found.completed) == (100, 200)
+    assert found.shed_reasons == (("DEADLINE_INSUFFICIENT", 100),)
+    assert "shed: 100 DEADLINE_INSUFFICIENT" in found.notes
+
+
+def test_what_is_accepted_spreads_over_the_replicas_as_behind_a_live_route():
+    """SIM-1: with nothing to reject, each replica more helps as much as least-loaded does."""
+    steady = scaled(generate_conversation_hour(3, 150), 60.0)
+    for replicas in (2, 3):
+        ours = run(steady, replicas=replicas)
+        theirs = replay(Scenario(trace=steady, profile=PROFILE, replicas=replicas)).summary
+        assert ours.shed == 0
+        assert (ours.e2e, ours.busy_shares) == (theirs.e2e, theirs.busy_shares)
 
 
 def test_under_overload_those_accepted_meet_their_deadline_more_often():
