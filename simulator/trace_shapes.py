@@ -169,6 +169,9 @@ def _mooncake_reader() -> Callable[[Row], Record | None]:
     return read
 
 
+ARRIVALS = ("arrival_us", "TIMESTAMP", "Timestamp", "timestamp")
+"""The names of the column of arrivals, one a shape."""
+
 # What tells one published shape from another: its own names for arrival and lengths.
 SHAPES: tuple[tuple[frozenset[str], Callable[[], Callable[[Row], Record | None]]], ...] = (
     (frozenset({"arrival_us", "input_tokens", "output_tokens"}), lambda: _own),

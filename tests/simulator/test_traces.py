@@ -154,7 +154,8 @@ def test_a_prefix_longer_than_its_prompt_and_a_cancel_before_arrival_are_refused
         ("a,b\n1,2\n", "unknown shape"),
         ("arrival_us,input_tokens\n1,2\n", "no column named output_tokens"),
         ("a,a\n1,2\n", "a column name twice"),
-        ("[1]\n", "holds no requests"),
+        ("[1]\n", "a JSON array; write CSV"),
+        ("\narrival_us,input_tokens,output_tokens\n1,1,1\n", "a blank line; write CSV"),
     ],
 )
 def test_a_file_that_is_no_trace_is_refused_at_its_first_line(text, reason):
@@ -174,6 +175,47 @@ def test_a_truncated_or_fake_gzip_is_refused_not_raised_through(tmp_path):
     for path in (cut, fake, binary):
         with pytest.raises(TraceError, match="not readable as text"):
             read_trace(path)
+
+
+def test_a_byte_that_is_not_utf8_is_refused_where_it_stands(tmp_path):
+    path = tmp_path / "latin.csv"
+    head = b"arrival_us,input_tokens,output_tokens,tenant\n"
+    path.write_bytes(head + b"5,10,10,acme\n" * 3_000 + b"5,10,10,caf\xe9\n" + b"6,1,1,a\n" * 3_000)
+    with pytest.raises(TraceError) as caught:
+        read_trace(path)
+    assert (caught.value.line, caught.value.column) == (3_002, "12")
+    assert caught.value.reason == "not readable as text: byte 0xe9 is not UTF-8"
+
+
+def test_a_broken_archive_is_refused_at_the_line_where_it_breaks(tmp_path):
+    lines = [b"arrival_us,input_tokens,output_tokens\n", *(b"%d,1,1\n" % k for k in range(5_000))]
+    whole = gzip.compress(b"".join(lines), compresslevel=0)
+    path = tmp_path / "cut.csv.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(TraceError) as caught:
+        read_trace(path)
+    assert 2_000 < caught.value.line < 3_000
+    assert "end-of-stream" in caught.value.reason
+
+
+def test_a_trace_longer_than_can_be_replayed_names_both_ends_and_the_limit():
+    text = (
+        "ContextTokens,TIMESTAMP,GeneratedTokens\n5,2023-11-16 18:15:46,4\n"
+        "5,0001-01-01 00:00:00,4\n5,2023-11-16 18:15:47,4\n"
+    )
+    with pytest.raises(TraceError) as caught:
+        parse_trace("far", io.StringIO(text), 26 * 86_400_000_000)
+    assert (caught.value.line, caught.value.column) == (4, "2 (TIMESTAMP)")
+    assert caught.value.reason == (
+        "the last arrival, '2023-11-16 18:15:47', is 738,839.8 days after the first, "
+        "'0001-01-01 00:00:00' in line 3; a trace may last 26.0 days: "
+        "correct the time, or split the trace"
+    )
+
+
+def test_tenants_are_numbered_in_the_order_of_their_arrival():
+    trace = parsed("arrival_us,input_tokens,output_tokens,tenant\n9,1,1,b\n7,1,1,\n5,1,1,a\n")
+    assert (trace.tenant.tolist(), trace.tenant_names) == ([0, -1, 1], ("a", "b"))
 
 
 def test_gzip_and_plain_files_hold_the_same_trace(tmp_path):
