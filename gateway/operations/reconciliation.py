@@ -10,7 +10,8 @@ from gateway.auth_roles import Role
 from gateway.operations.base import Operation, Plan, Refused, Seen
 from gateway.reconciling import default_plan
 from ledger.invoices import formats
-from ledger.invoices.importing import importing, line_ids
+from ledger.invoices.identity import Export, lines_in_force
+from ledger.invoices.importing import Import, importing
 from ledger.invoices.values import Refusal
 from ledger.queries import invoices as reports
 from ledger.queries import reconciliation as stored
@@ -37,23 +38,25 @@ class ImportInvoice(Operation, frozen=True, kw_only=True):
     files: tuple[bytes, ...]
     provider: str | None = None
     format: str | None = None
+    export: Export | None = None  # what it is to those before, where that can't be told
 
     def plan(self, seen: Seen) -> Plan | Refused:
         report = formats.read(self.files, provider=self.provider, format_name=self.format)
         if isinstance(report, Refusal):
-            place = f"file {report.file + 1}: " if len(self.files) > 1 else ""
-            where = f"line {report.line}, column {report.column}: " if report.line else ""
-            return Refused(code=report.code, message=f"{place}{where}{report.message}")
+            return self._unread(report)
         hashes = " ".join(report.files_sha256)
         found = importing(
             report,
-            known=reports.newest_lines(seen.connection, [line for line, _ in line_ids(report)]),
+            known=lines_in_force(report, partial(reports.newest_lines, seen.connection)),
             imported_before=reports.imports_of_files(
                 seen.connection, report.provider, report.format, hashes
             ),
             now_us=seen.now_us,
             by=seen.actor.label,
+            export=self.export,
         )
+        if isinstance(found, Refusal):
+            return self._unread(found)
         invoice = found.invoice
         if found.repeated:
             message = (
@@ -63,8 +66,7 @@ class ImportInvoice(Operation, frozen=True, kw_only=True):
             return Refused(code="IMPORTED_BEFORE", message=message)
         return Plan(
             records=found.records,
-            summary=f"Imported {invoice.lines:,} lines of {invoice.provider} ({invoice.format}), "
-            f"{invoice.new_lines:,} of them new or changed.",
+            summary=_imported(found),
             subject=invoice.invoice_id,
             after={
                 "provider": invoice.provider,
@@ -77,6 +79,11 @@ class ImportInvoice(Operation, frozen=True, kw_only=True):
             },
             evidence=invoice.files_sha256,
         )
+
+    def _unread(self, why: Refusal) -> Refused:
+        place = f"file {why.file + 1}: " if len(self.files) > 1 else ""
+        where = f"line {why.line}, column {why.column}: " if why.line else ""
+        return Refused(code=why.code, message=f"{place}{where}{why.message}")
 
 
 class RecordCurrencyRate(Operation, frozen=True, kw_only=True):
@@ -264,6 +271,20 @@ class LockPeriod(Operation, frozen=True, kw_only=True):
 
 def _refused(why: NotCompared) -> Refused:
     return Refused(code=why.code, message=why.message)
+
+
+def _imported(found: Import) -> str:
+    invoice = found.invoice
+    text = (
+        f"Imported {invoice.lines:,} lines of {invoice.provider} ({invoice.format}), "
+        f"{invoice.new_lines - found.revised:,} of them new, {found.revised:,} changed."
+    )
+    if found.beside:
+        text += (
+            f" {found.beside:,} were added beside lines about the same thing that these files "
+            "don't have: right for a part of the same export; a later one is --export later."
+        )
+    return text
 
 
 def _no_run(run_id: str) -> Refused:

@@ -1,17 +1,27 @@
 """From a report to the records that are appended: which lines are new, and which changed (REC-1).
 
 Pure. A line's id comes from what it is about, not from its amount: the same line in a later export
-has the same id, and adds a revision only where its amount or quantity changed.
+has the same id, and adds a revision only where its amount or quantity changed. `identity` tells
+which line is which.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 import msgspec
 
-from ledger.invoices.values import Bucket, Line, Report
+from ledger.invoices.identity import (
+    Ambiguous,
+    Export,
+    content,
+    digest,
+    line_id,
+    repeats,
+    same_lines,
+    things,
+)
+from ledger.invoices.values import Bucket, Line, Refusal, Report
 from ledger.money import units_text
 from ledger.records import Invoice, InvoiceLine, Record
 
@@ -21,11 +31,19 @@ class Import:
     """What importing a report appends, the invoice first; no records: it would change nothing.
 
     `repeated`: its files were imported before, and each of their lines is in force as they have it.
+    `beside`: how many of the lines were added although others about the same thing are in force
+    that the report doesn't have.
     """
 
     invoice: Invoice
     lines: tuple[InvoiceLine, ...]
     repeated: bool = False
+    beside: int = 0
+
+    @property
+    def revised(self) -> int:
+        """How many lines take the place of an earlier amount or quantity."""
+        return sum(line.revision > 0 for line in self.lines)
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -36,26 +54,13 @@ def invoice_id(report: Report, before: int = 0) -> str:
     """The id of an import: of its provider and the bytes of its files, and of how many imports of
     the same files came before it."""
     again = [before] if before else []
-    return "inv_" + _digest([report.provider, report.format, *report.files_sha256, *again])
+    return "inv_" + digest([report.provider, report.format, *report.files_sha256, *again])
 
 
-def line_ids(report: Report) -> tuple[tuple[str, bool], ...]:
-    """Each line's id, and whether the report has this very line before it, in the lines' order.
-
-    Lines about the same are told apart by rank of their content, so order in the file is no part
-    of an id.
-    """
-    alike: dict[str, list[int]] = defaultdict(list)
-    for number, line in enumerate(report.lines):
-        alike[_about(report, line)].append(number)
-    found: list[tuple[str, bool]] = [("", False)] * len(report.lines)
-    for about, numbers in alike.items():
-        ranked = sorted(numbers, key=lambda number: (_rank(report.lines[number]), number))
-        for place, number in enumerate(ranked):
-            twin = place > 0 and _same(report.lines[ranked[place - 1]], report.lines[number])
-            identity = about if place == 0 else _digest([about, str(place)])
-            found[number] = (f"line_{identity}", twin)
-    return tuple(found)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _New:
+    lines: tuple[InvoiceLine, ...]
+    beside: int
 
 
 def importing(
@@ -65,14 +70,21 @@ def importing(
     imported_before: int,
     now_us: int,
     by: str,
-) -> Import:
-    """What to append for a report. `known` has the newest revision of each of its lines, by id.
+    export: Export | None = None,
+) -> Import | Refusal:
+    """What to append for a report. `known` has the lines in force about its things, by id.
 
     `imported_before`: how many imports of the same files there are. One more is made only where a
     later report revised one of their lines: it puts the files' own amount in force again.
+    Refusal (AMBIGUOUS_LINES) where it has to be said whether the report is a part or a later one.
     """
     this = invoice_id(report, imported_before)
-    lines = tuple(_new_lines(report, this, known))
+    if export is None and imported_before:
+        export = "later"  # each of its lines is in the ledger: what differs was revised since
+    found = _new_lines(report, this, known, export)
+    if isinstance(found, Refusal):
+        return found
+    lines = found.lines
     repeated = imported_before > 0 and not lines
     if repeated:
         this = invoice_id(report, imported_before - 1)
@@ -95,7 +107,7 @@ def importing(
         imported_at_us=now_us,
         imported_by=by,
     )
-    return Import(invoice=invoice, lines=lines, repeated=repeated)
+    return Import(invoice=invoice, lines=lines, repeated=repeated, beside=found.beside)
 
 
 def gaps(buckets: Sequence[Bucket]) -> list[list[int]]:
@@ -110,68 +122,94 @@ def gaps(buckets: Sequence[Bucket]) -> list[list[int]]:
 
 
 def _new_lines(
-    report: Report, this: str, known: Mapping[str, InvoiceLine]
-) -> Iterator[InvoiceLine]:
-    for line, (identity, repeats) in zip(report.lines, line_ids(report), strict=True):
-        before = known.get(identity)
-        record = InvoiceLine(
-            line_id=identity,
-            revision=0 if before is None else before.revision + 1,
-            invoice_id=this,
-            provider=report.provider,
-            format=report.format,
-            role=line.role,
-            kind=line.kind,
-            start_us=line.start_us,
-            end_us=line.end_us,
-            model=line.model,
-            project=line.project,
-            api_key=line.api_key,
-            tier=line.tier,
-            meter=line.meter,
-            tokens=line.tokens,
-            quantity=line.quantity,
-            currency=line.currency,
-            amount=_units(line.amount_pico),
-            rounded=int(line.rounded),
-            step=line.step,
-            list_amount=_units(line.list_pico),
-            effective_amount=_units(line.effective_pico),
-            provider_request_id=line.provider_request_id,
-            repeats=int(repeats),
-            description=line.description,
-            tags_json=_json(dict(line.tags)),
-            invoice_number=line.invoice_number,
-            file_sha256=report.files_sha256[line.file],
-            line_number=line.line_number,
-            exported_at_us=line.exported_at_us,
-        )
-        if before is None or _content(before) != _content(record):
-            yield record
+    report: Report, this: str, known: Mapping[str, InvoiceLine], export: Export | None
+) -> "_New | Refusal":
+    lines: dict[int, InvoiceLine] = {}
+    beside = 0
+    for thing, numbers in things(report).items():
+        twins = repeats(report, numbers)
+        drafts = [(number, _draft(report, this, number, number in twins)) for number in numbers]
+        in_force = _places(thing, known)
+        pairs = same_lines(drafts, in_force, export)
+        if isinstance(pairs, Ambiguous):
+            return _ambiguous(report, pairs)
+        place = len(in_force)
+        beside += len(numbers) - len(pairs) if len(pairs) < len(in_force) else 0
+        for number, draft in drafts:
+            before = pairs.get(number)
+            if before is None:
+                lines[number] = msgspec.structs.replace(draft, line_id=line_id(thing, place))
+                place += 1
+            elif content(before) != content(draft):
+                lines[number] = msgspec.structs.replace(
+                    draft, line_id=before.line_id, revision=before.revision + 1
+                )
+    return _New(lines=tuple(line for _, line in sorted(lines.items())), beside=beside)
 
 
-def _content(line: InvoiceLine) -> tuple[object, ...]:
-    """What makes a new revision of a line where it changed."""
-    return (line.tokens, line.quantity, line.currency, line.amount, line.effective_amount,
-            line.list_amount, line.repeats)  # fmt: skip
+def _places(thing: str, known: Mapping[str, InvoiceLine]) -> list[InvoiceLine]:
+    """The lines in force about a thing, in the order of their places."""
+    found: list[InvoiceLine] = []
+    while (one := known.get(line_id(thing, len(found)))) is not None:
+        found.append(one)
+    return found
 
 
-def _about(report: Report, line: Line) -> str:
-    return _digest(
-        [report.provider, report.format, line.kind, line.start_us, line.end_us, line.model,
-         line.project, line.api_key, line.tier, line.meter, line.currency,
-         line.provider_request_id, line.variant, line.description if line.role == "cost" else "",
-         [list(tag) for tag in line.tags]]
+def _ambiguous(report: Report, found: Ambiguous) -> Refusal:
+    line, before = report.lines[found.number], found.in_force[0]
+    more = f" or {len(found.in_force) - 1} more" if len(found.in_force) > 1 else ""
+    return Refusal(
+        code="AMBIGUOUS_LINES", file=line.file, line=line.line_number, column=1,
+        message=f"{_said(line.native_id, _units(line.amount_pico), line.currency)} may be another "
+        f"line, or a later word on {before.line_id}"
+        f" ({_said(before.native_id, before.amount, before.currency)}){more}: both are about the "
+        "same thing. Say --export part where the file is a part of the same export, so that it is "
+        "added, or --export later where it is a whole export made later, so that it takes its "
+        "place",
     )  # fmt: skip
 
 
-def _rank(line: Line) -> tuple[object, ...]:
-    return (line.amount_pico or 0, line.tokens or 0, line.quantity or "", line.native_id or "")
+def _said(native: str | None, amount: str | None, currency: str | None) -> str:
+    named = "a line" if native is None else f"id {native[:60]}"
+    return named if amount is None else f"{named} of {amount} {currency}"
 
 
-def _same(one: Line, other: Line) -> bool:
-    """Whether a line is there twice: same content, and the same id where its format has ids."""
-    return _rank(one) == _rank(other)
+def _draft(report: Report, this: str, number: int, repeated: bool) -> InvoiceLine:
+    """The line as a record of its first revision, without an id yet."""
+    line = report.lines[number]
+    return InvoiceLine(
+        line_id="",
+        revision=0,
+        invoice_id=this,
+        provider=report.provider,
+        format=report.format,
+        role=line.role,
+        kind=line.kind,
+        start_us=line.start_us,
+        end_us=line.end_us,
+        model=line.model,
+        project=line.project,
+        api_key=line.api_key,
+        tier=line.tier,
+        meter=line.meter,
+        tokens=line.tokens,
+        quantity=line.quantity,
+        currency=line.currency,
+        amount=_units(line.amount_pico),
+        rounded=int(line.rounded),
+        step=line.step,
+        list_amount=_units(line.list_pico),
+        effective_amount=_units(line.effective_pico),
+        provider_request_id=line.provider_request_id,
+        repeats=int(repeated),
+        description=line.description,
+        tags_json=_json(dict(line.tags)),
+        invoice_number=line.invoice_number,
+        file_sha256=report.files_sha256[line.file],
+        line_number=line.line_number,
+        exported_at_us=line.exported_at_us,
+        native_id=line.native_id,
+    )
 
 
 def _totals(lines: Sequence[Line]) -> dict[str, str]:
@@ -188,7 +226,3 @@ def _units(pico: int | None) -> str | None:
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
-
-
-def _digest(parts: object) -> str:
-    return sha256(msgspec.json.encode(parts)).hexdigest()[:32]

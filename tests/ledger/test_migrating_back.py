@@ -48,7 +48,7 @@ def test_shared_rows_are_undone_and_done_again_where_no_row_was_written_with_the
         store.append([factories.rate_table()]).result()
     write_as_version_1(ledger_path, factories.receipt(1))
     youngest = {column.name for column in columns(RouteDecision) if column.since == 2}
-    (before, after), said = migrate(ledger_path, "0017", "0019")
+    (before, after), said = migrate(ledger_path, "0017", "0020")
     assert said == ""
     assert before.isdisjoint(youngest)
     assert youngest <= after
@@ -62,4 +62,5 @@ def test_shared_rows_are_undone_and_done_again_where_no_row_was_written_with_the
     _, said = migrate(ledger_path, "0017")
     assert "1 row(s) of route_decision are of version 2" in said
     assert "restore a backup" in said
+    assert migrate(ledger_path, "0020")[1] == ""  # later migrations than that one were undone
     assert verified(ledger_path).faults == ()

@@ -11,6 +11,7 @@ from gateway.operations.base import Refused
 from gateway.operations.reconciliation import ImportInvoice
 from ledger.invoices.files import FILE_LIMIT_BYTES
 from ledger.invoices.formats import FORMATS
+from ledger.invoices.identity import EXPORTS
 
 TOGETHER_LIMIT_BYTES = FILE_LIMIT_BYTES  # of all pages: they travel to a running server in one
 
@@ -26,12 +27,19 @@ class Command(BaseCommand):
         parser.add_argument("file", nargs="+", type=Path)
         parser.add_argument("--provider", help="who billed it, where the format doesn't say so")
         parser.add_argument("--format", choices=sorted(FORMATS), help="where content doesn't tell")
+        parser.add_argument(
+            "--export",
+            choices=EXPORTS,
+            help="part: of an export of which other parts were imported, its lines are added; "
+            "later: a whole export made later, what changed takes the place of what was",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         operation = ImportInvoice(
             files=tuple(_contents(options["file"])),
             provider=options["provider"],
             format=options["format"],
+            export=options["export"],
         )
         result = asked(settings.WEIGHBRIDGE_DB, operation)
         if isinstance(result, Refused):

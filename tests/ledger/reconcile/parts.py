@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from ledger.invoices.formats import read
-from ledger.invoices.importing import importing
+from ledger.invoices.importing import Import, importing
 from ledger.invoices.values import Line, Report
 from ledger.reconcile.inputs import Exchange, their_line
 from ledger.reconcile.values import Binding, Comparison, Ours, Plan, Theirs, Tokens
@@ -89,6 +89,7 @@ def sample(*names: str, more: bytes | None = None, **options: str) -> tuple[Repo
     found = read([*files, *([] if more is None else [more])], **options)
     assert isinstance(found, Report), found
     made = importing(found, known={}, imported_before=0, now_us=1, by="console:ann")
+    assert isinstance(made, Import), made
     dollars = Exchange(None, "USD", 0)  # type: ignore[arg-type] # every line is in dollars
     return found, [their_line(line, dollars) for line in made.lines]
 
