@@ -26,9 +26,6 @@ def change_lines(found: Sequence[RateChange]) -> Iterator[str]:
 
 def history_lines(spans: Sequence[Span]) -> Iterator[str]:
     """Each span with its rates, the oldest first."""
-    if not any(span.rates for span in spans):
-        yield "It never had a price."
-        return
     for span in spans:
         until = "" if span.until_us is None else f" until {_when(span.until_us)}"
         yield f"{_when(span.from_us)}{until}  {span.version}"

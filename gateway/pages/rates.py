@@ -17,9 +17,9 @@ from gateway.pages.rates_view import ROWS_LIMIT, moved, past, rows
 from gateway.pages.shell import clock, ledger, page
 from gateway.pages.zone import ZONES
 from gateway.policy.values import RoutePolicy
+from gateway.price_history import price_history
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
-from ledger.queries.prices import price_histories
 from ledger.queries.what_if import served
 from ledger.rate_changes import changes
 from ledger.rate_lookup import label_of
@@ -141,6 +141,9 @@ def history(request: HttpRequest) -> HttpResponse:
     labels = [label_of(rate) for rate in table.rates[:LABELS_SHOWN]] if table else []
     context: dict[str, object] = {"key": key, "labels": list(dict.fromkeys(labels))}
     if key:
-        histories = price_histories(connection, key)
-        context["histories"] = [(each, past(spans, now_us)) for each, spans in histories]
+        found = price_history(connection, key)
+        context["found"] = found
+        context["histories"] = [
+            (found.title(each) or each, past(spans, now_us)) for each, spans in found.by_key
+        ]
     return page(request, "rates_history", "_spans.html", context)

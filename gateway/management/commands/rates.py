@@ -19,12 +19,12 @@ from gateway.management.rate_text import change_lines, history_lines, trial_line
 from gateway.operations.base import Operation
 from gateway.operations.rates import KIND, DraftRates, PublishRates, rates_of
 from gateway.policy.values import RoutePolicy
+from gateway.price_history import price_history
 from ledger.errors import LedgerError
 from ledger.money import units_text
 from ledger.prices import FORMATS, READERS, Imported, disagreements, rate_table
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
-from ledger.queries.prices import price_histories
 from ledger.queries.what_if import served
 from ledger.rate_changes import changes
 from ledger.rates import RateTable
@@ -110,10 +110,17 @@ class Command(ListingCommand):
             self.stdout.write(line)
 
     def _history(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
-        histories = price_histories(connection, options["key"]) or ((options["key"], ()),)
-        for key, spans in histories:
-            if key != options["key"]:
-                self.stdout.write(f"{key}:")
+        found = price_history(connection, options["key"])
+        if not found.known:
+            like = f"; there is {', '.join(found.nearest)}" if found.nearest else ""
+            raise CommandError(
+                f"Nothing is called {found.name!r}: no route, identity, model or priced key{like}."
+            )
+        if not found.by_key:
+            self.stdout.write(f"{found.name} never had a price; requests of it are unpriced.")
+        for key, spans in found.by_key:
+            if found.title(key):
+                self.stdout.write(f"{found.title(key)}:")
             for line in history_lines(spans):
                 self.stdout.write(line)
 

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from django.core.management import CommandError, call_command
 
+from gateway.demo.fleet import policy as demo_policy
 from gateway.management.rate_text import trial_lines
 from ledger.queries.drafts import draft
 from ledger.rates import Rate, RateTable
@@ -57,9 +58,35 @@ def test_a_history_says_what_a_key_has_cost_and_since_when(priced):
         "2025-12-06T05:46:40+00:00  rates-2\n"
         "  cached_input 0.5; input 3; output 8\n"
     )
-    assert run("history", "route")[0] == "It never had a price.\n"
     of_the_model = run("history", "assistant-large")[0]  # route-a serves it
     assert of_the_model == f"route-a:\n{run('history', 'route-a')[0]}"
+
+
+def test_cst_7_the_history_of_a_route_without_a_price_of_its_own_is_its_identity_s(
+    ledger_path, settings
+):
+    settings.WEIGHBRIDGE_DB = ledger_path
+    plain = demo_policy()
+    first, second = plain.routes[:2]
+    rate = msgspec.structs.replace(factories.RATE_TABLE.rates[0], key=first.identity_id)
+    table = msgspec.structs.replace(factories.RATE_TABLE, rates=(rate,))
+    with Store.open(ledger_path, projections=(Rollups(),)) as store:
+        body = msgspec.json.encode(plain).decode()
+        store.append([factories.rate_table(table), factories.route_policy(body_json=body)]).result()
+    out, _ = run("history", first.route_id)
+    identity = first.identity_id
+    assert out == f"{first.route_id} is priced as {identity}:\n{run('history', identity)[0]}"
+    assert "input 2; output 8" in out
+    if second.identity_id != identity:
+        said = f"{second.route_id} never had a price; requests of it are unpriced.\n"
+        assert run("history", second.route_id)[0] == said
+
+
+def test_the_history_of_an_unknown_name_is_refused_with_the_names_that_are_like_it(priced):
+    with pytest.raises(CommandError, match=r"Nothing is called 'rout-a': .*; there is route-a"):
+        run("history", "rout-a")
+    with pytest.raises(CommandError, match=r"Nothing is called '€€': .* priced key\."):
+        run("history", "€€")
 
 
 def test_a_table_is_tried_on_past_traffic(priced):

@@ -182,7 +182,10 @@ def test_a_rate_table_is_drafted_tried_published_and_has_a_history(
     said = text_of(client.get(f"/rates/history?key={table.rates[0].key}"))
     assert "dearer" in said
     assert version in said
-    assert "It never had a price" in text_of(client.get("/rates/history?key=nothing"))
+    assert "Nothing is called that" in text_of(client.get("/rates/history?key=nothing"))
+    route, *_ = demo_policy().routes
+    said = text_of(client.get(f"/rates/history?key={route.route_id}"))
+    assert f"{route.route_id} is priced as {route.identity_id}" in said
     assert client.get("/rates/version/none").status_code == 404
 
 
