@@ -5,6 +5,8 @@ references that leave the schema or come back to themselves, regular expressions
 and whatever is over a named limit. What is left costs at most its own size times the answer's.
 """
 
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import jsonschema
@@ -34,9 +36,24 @@ def accepted_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
     Raises BadSchema where answers could not be judged by it, or not within the limits.
     """
+    return _inlined(schema, _Inliner(schema))
+
+
+def schema_to_make_by(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema without references, for making a value and not for judging one.
+
+    Here `pattern` stays. A reference that comes back to itself allows nothing, so that a value ends
+    by the shortest way. Raises BadSchema.
+    """
+    return _inlined(schema, _Inliner(schema, for_making=True))
+
+
+def _inlined(schema: dict[str, Any], inliner: "_Inliner") -> dict[str, Any]:
     if len(orjson.dumps(schema)) > SCHEMA_LIMIT_BYTES:
         raise BadSchema(f"the JSON schema has more than {SCHEMA_LIMIT_BYTES} bytes")
-    inlined: dict[str, Any] = _Inliner(schema).inline(schema, 0, ())
+    inlined: dict[str, Any] = inliner.inline(schema, 0, ())
+    if not isinstance(inlined, dict):
+        raise BadSchema("the JSON schema has a $ref that comes back to itself")
     try:
         jsonschema.validators.validator_for(inlined).check_schema(inlined)
     except jsonschema.SchemaError as error:
@@ -58,10 +75,31 @@ def matches_schema(text: str, schema: dict[str, Any]) -> bool:
     return True
 
 
+def judge_of(root: Mapping[str, Any]) -> Callable[[Any, Any], bool]:
+    """Return what tells whether a value is valid under a part of `root`, as answers are judged.
+
+    No regular expression is run: `pattern` is not judged.
+    """
+    validator = _without_pattern(jsonschema.validators.validator_for(root))
+    return lambda value, schema: bool(validator(schema).is_valid(value))
+
+
+@cache
+def _without_pattern(usual: Any) -> Any:
+    # jsonschema's own stub leaves this function untyped.
+    return jsonschema.validators.extend(usual, {"pattern": _not_judged})  # type: ignore[no-untyped-call]
+
+
+def _not_judged(*_: object) -> None:
+    return None
+
+
 class _Inliner:
-    def __init__(self, root: dict[str, Any]) -> None:
+    def __init__(self, root: dict[str, Any], *, for_making: bool = False) -> None:
         self._root = root
         self._nodes = 0
+        self._cuts = for_making
+        self._refused = tuple(each for each in _REFUSED if each != "pattern" or not for_making)
 
     def inline(self, schema: Any, depth: int, inside: tuple[str, ...]) -> Any:
         """Return a subschema without references; `inside` are the references that led to it."""
@@ -72,7 +110,7 @@ class _Inliner:
             )
         if not isinstance(schema, dict):
             return schema
-        for keyword in _REFUSED:
+        for keyword in self._refused:
             if keyword in schema:
                 raise BadSchema(f"the JSON schema uses {keyword}, which is not supported")
         for keyword in _LEAST:
@@ -100,6 +138,8 @@ class _Inliner:
         if not isinstance(reference, str) or not reference.startswith("#"):
             raise BadSchema("the JSON schema has a $ref that leaves it")
         if reference in inside:
+            if self._cuts:
+                return False
             raise BadSchema("the JSON schema has a $ref that comes back to itself")
         target = self.inline(self._resolved(reference), depth + 1, (*inside, reference))
         beside = {key: value for key, value in schema.items() if key != "$ref"}

@@ -60,15 +60,17 @@ def capacity(
     observed_at_us: int,
     parts: Sequence[Snapshot],
     front: Front = NOBODY,
+    time_scale: float = 1.0,
 ) -> CapacitySnapshot:
     """Return the loads of the replicas and of the queue in front of them, added up.
 
     KV room is that of the roomiest: a request needs one. The tokens waiting are those at the
     replica with the fewest and its share of those in front, rounded up. queue_p95_us is the oldest
-    wait: a bound that is never too low.
+    wait: a bound that is never too low. Times and paces are real ones: a simulated second lasts
+    1 / `time_scale`; µs round down.
     """
     oldest_wait_ps = max(front.oldest_wait_ps, *(part.oldest_wait_ps for part in parts))
-    oldest_wait_us = oldest_wait_ps // PS_PER_US
+    oldest_wait_us = int(oldest_wait_ps / time_scale) // PS_PER_US
     share_tokens = -(-front.input_tokens // len(parts))
     return CapacitySnapshot(
         route_id=route_id,
@@ -80,7 +82,7 @@ def capacity(
         reserved_kv_tokens=sum(part.reserved_kv_tokens for part in parts),
         free_kv_tokens=max(part.free_kv_tokens for part in parts),
         recent_output_tokens_per_second=round(
-            sum(part.recent_output_tokens_per_second for part in parts)
+            sum(part.recent_output_tokens_per_second for part in parts) * time_scale
         ),
         queue_p95_us=oldest_wait_us,
         oldest_wait_us=oldest_wait_us,

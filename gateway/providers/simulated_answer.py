@@ -3,29 +3,38 @@
 It honours the output cap, stop sequences, a schema and tools, and no other parameter (PRV-4).
 """
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from gateway.providers.base import Call
 from gateway.providers.said import FinishReason
-from gateway.providers.simulated_text import json_pieces, natural_length, word_pieces
-from gateway.schemas import BadSchema, accepted_schema
+from gateway.providers.simulated_json import Unmet
+from gateway.providers.simulated_text import (
+    json_pieces,
+    natural_length,
+    unmet_pieces,
+    word_pieces,
+)
+from gateway.schemas import BadSchema, schema_to_make_by
 from gateway.submission import Delta, ToolCallPiece
 
-CALL_ID = "call_simulated"
-ANY_OBJECT: dict[str, Any] = {"type": "object"}
+CALL_ID_PREFIX = "call_simulated_"
+CALL_ID_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """One text a token, and how they end. `function`: they are the arguments of its call."""
+    """One text a token, and how they end. `function`: they are the arguments of its call, which
+    has the id `call_id`."""
 
     texts: Sequence[str]
     finish: FinishReason
     function: str | None = None
+    call_id: str | None = None
 
     def piece(self, index: int) -> Delta:
         if self.function is None:
@@ -33,7 +42,7 @@ class Script:
         first = index == 0
         call = ToolCallPiece(
             index=0,
-            call_id=CALL_ID if first else None,
+            call_id=self.call_id if first else None,
             name=self.function if first else None,
             arguments=self.texts[index],
         )
@@ -49,11 +58,14 @@ def script_of(call: Call, seed: str) -> Script:
     cap = call.max_output_tokens
     function = _called(call)
     if function is not None:
-        schema = _arguments_schema(function.get("parameters"))
-        texts = json_pieces(seed, schema, cap)
-        return _capped(texts, cap, ending="tool_calls", function=function["name"])
+        arguments = _arguments(function.get("parameters"), seed, cap)
+        if isinstance(arguments, Unmet):
+            return _capped(unmet_pieces(arguments, cap), cap, ending="stop")
+        called = _capped(arguments, cap, ending="tool_calls")
+        return replace(called, function=function["name"], call_id=_call_id(call.attempt_id, 0))
     if call.schema is not None:
-        texts = json_pieces(seed, call.schema, cap)
+        made = json_pieces(seed, call.schema, cap)
+        texts = unmet_pieces(made, cap) if isinstance(made, Unmet) else made
     else:
         # One piece beyond the cap tells an answer that was cut off from one that stopped there.
         wanted = cap + 1 if call.ignore_eos else min(cap + 1, natural_length(seed))
@@ -64,11 +76,15 @@ def script_of(call: Call, seed: str) -> Script:
     return _capped(texts, cap, ending="stop")
 
 
-def _capped(
-    texts: list[str], cap: int, *, ending: FinishReason, function: str | None = None
-) -> Script:
+def _capped(texts: list[str], cap: int, *, ending: FinishReason) -> Script:
     whole = len(texts) <= cap
-    return Script(texts=texts[:cap], finish=ending if whole else "length", function=function)
+    return Script(texts=texts[:cap], finish=ending if whole else "length")
+
+
+def _call_id(attempt_id: str, ordinal: int) -> str:
+    """Return the id of an attempt's call: the same each time, and no other call's."""
+    drawn = hashlib.sha256(f"{attempt_id}/{ordinal}".encode()).hexdigest()
+    return CALL_ID_PREFIX + drawn[:CALL_ID_DIGITS]
 
 
 def _stopped(texts: list[str], stops: Sequence[str]) -> list[str] | None:
@@ -106,11 +122,15 @@ def _called(call: Call) -> dict[str, Any] | None:
     return functions[0] if functions else None
 
 
-def _arguments_schema(parameters: object) -> dict[str, Any]:
-    """Return the schema of a function's arguments; of one that can't be judged by, any object."""
-    if not isinstance(parameters, dict):
-        return ANY_OBJECT
+def _arguments(parameters: object, seed: str, cap: int) -> list[str] | Unmet:
+    """Return the pieces of a function's arguments, always an object; of no parameters, {}."""
     try:
-        return accepted_schema(parameters)
-    except (BadSchema, RecursionError, TypeError):
-        return ANY_OBJECT
+        schema = schema_to_make_by(parameters) if isinstance(parameters, dict) else {}
+    except BadSchema as bad:
+        return Unmet(why=str(bad))
+    except (RecursionError, TypeError):
+        return Unmet(why="the JSON schema is nested too deep or holds no JSON")
+    kinds = schema.get("type", "object")
+    if kinds != "object" and "object" not in kinds:
+        return Unmet(why="a call's arguments are an object, and its type is another")
+    return json_pieces(seed, schema | {"type": "object"}, cap)

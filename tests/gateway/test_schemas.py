@@ -1,12 +1,13 @@
 """A caller's JSON schema: what is accepted, and that judging can't hurt the server (DLV-4)."""
 
-import json
+import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.providers.simulated_text import JSON_PIECE_CHARS, json_pieces
+from gateway.providers.simulated_json import Unmet
+from gateway.providers.simulated_text import JSON_PIECE_CHARS, json_pieces, unmet_pieces
 from gateway.schemas import NODES_LIMIT, BadSchema, accepted_schema, matches_schema
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
@@ -99,6 +100,7 @@ values = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(values, st.text("xyz", max_size=4))
 def test_simulated_json_fits_its_schema_and_is_the_same_for_a_seed(schema, seed):
     accepted = accepted_schema(schema)
@@ -107,6 +109,7 @@ def test_simulated_json_fits_its_schema_and_is_the_same_for_a_seed(schema, seed)
     assert matches_schema("".join(pieces), accepted)
 
 
+@settings(max_examples=40)
 @given(values, st.integers(1, 20))
 def test_simulated_json_is_never_made_longer_than_the_cap_and_one(schema, most):
     pieces = json_pieces("s", accepted_schema(schema), most)
@@ -119,6 +122,14 @@ def test_a_wide_and_deep_schema_costs_no_more_than_the_cap():
     assert len(json_pieces("s", accepted_schema(schema), 40)) == 41
 
 
-def test_a_number_that_no_json_text_holds_is_answered_with_what_does_not_fit():
-    schema = accepted_schema(json.loads('{"type": "integer", "minimum": 1e30}'))
-    assert not matches_schema("".join(json_pieces("s", schema, 40)), schema)
+def test_a_number_that_no_json_text_holds_is_not_made_and_the_answer_says_so():
+    schema = accepted_schema({"type": "number", "exclusiveMinimum": sys.float_info.max})
+    unmet = json_pieces("s", schema, 40)
+    assert unmet == Unmet(why="no number was found within the bounds")
+    said = "".join(unmet_pieces(unmet, 40))
+    assert said == (
+        "Simulated answer: no JSON was found that fits the schema: "
+        "no number was found within the bounds."
+    )
+    assert len(unmet_pieces(unmet, 5)) == 6
+    assert not matches_schema(said, schema)

@@ -1,6 +1,7 @@
 """PRV-4, DLV-7: what the simulator honours of a call, and that it is plainly simulated."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ SCHEMA = {
 TOOLS = json.dumps(
     [
         {"type": "function", "function": {"name": "weigh", "parameters": SCHEMA}},
-        {"type": "function", "function": {"name": "gate", "parameters": {"pattern": "x"}}},
+        {"type": "function", "function": {"name": "gate", "parameters": {}}},
     ]
 )
 
@@ -93,7 +94,7 @@ def test_a_tool_is_called_as_the_choice_says_with_arguments_that_fit_it(choice, 
         assert isinstance(json.loads(shown(answer)), dict)
         first, *rest = [answer.piece(index) for index in range(len(answer.texts))]
         assert (first.text, first.tool_calls[0].name) == ("", called)
-        assert first.tool_calls[0].call_id.startswith("call_simulated")
+        assert first.tool_calls[0].call_id.startswith("call_simulated_")
         assert all(each.tool_calls[0].name is None for each in rest)
 
 
@@ -112,3 +113,53 @@ def test_after_a_tools_result_the_answer_is_words_unless_a_call_is_required():
 def test_a_call_that_is_cut_off_says_length():
     cut = script(tools_json=TOOLS, max_output_tokens=2)
     assert (cut.function, cut.finish, len(cut.texts)) == ("weigh", "length", 2)
+
+
+def calling(schema, **fields):
+    tool = {"type": "function", "function": {"name": "weigh", "parameters": schema}}
+    return script(tools_json=json.dumps([tool]), **fields)
+
+
+def test_each_call_has_an_id_of_its_own_that_is_the_same_when_it_is_made_again():
+    ids = [script(tools_json=TOOLS, attempt_id=f"req_{n}.0").call_id for n in range(50)]
+    assert len(set(ids)) == 50
+    assert ids[7] == script(tools_json=TOOLS, attempt_id="req_7.0").call_id
+    assert all(re.fullmatch("call_simulated_[0-9a-f]{16}", each) for each in ids)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "arguments"),
+    [
+        (None, {}),
+        ({"type": "object", "properties": {"n": {"pattern": "^[A-Z]{3}$", "type": "string"}},
+          "required": ["n"]}, {"n": "AAA"}),
+        ({"properties": {"n": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["n"]},
+         {"n": {"n": None}}),
+        ({"type": ["object", "null"], "required": ["a"], "additionalProperties": {"const": 1}},
+         {"a": 1}),
+    ],
+)  # fmt: skip
+def test_arguments_keep_patterns_and_end_a_schema_that_refers_to_itself(parameters, arguments):
+    answer = calling(parameters)
+    assert (answer.function, answer.finish) == ("weigh", "tool_calls")
+    assert json.loads(shown(answer)) == arguments
+
+
+@pytest.mark.parametrize(
+    ("parameters", "why"),
+    [
+        ({"required": ["n"], "properties": {"n": {"type": "string", "pattern": "(?=a)b"}}},
+         "pattern is not of a simple kind"),
+        ({"patternProperties": {"a": {}}},
+         "the JSON schema uses patternProperties, which is not supported"),
+        ({"$ref": "#"}, "the JSON schema has a $ref that comes back to itself"),
+        ({"type": "strin"}, "the JSON schema is not valid at type"),
+        ({"type": "string"}, "a call's arguments are an object, and its type is another"),
+        ({"required": ["a"], "additionalProperties": False},
+         "false, or a $ref that never ends, allows no value"),
+    ],
+)  # fmt: skip
+def test_where_no_arguments_can_be_made_nothing_is_called_and_the_words_say_why(parameters, why):
+    answer = calling(parameters, parameters=Parameters(tool_choice_json='"required"'))
+    assert (answer.function, answer.finish) == (None, "stop")
+    assert shown(answer) == (f"Simulated answer: no JSON was found that fits the schema: {why}.")
