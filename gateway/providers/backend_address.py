@@ -22,8 +22,18 @@ _OWN_PREFIX = "WEIGHBRIDGE_"
 _METADATA_NAMES = frozenset(
     {"metadata", "metadata.google.internal", "metadata.goog", "instance-data"}
 )
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 # Of clouds whose metadata service is at an address that is not link-local.
-_METADATA_ADDRESSES = frozenset({"fd00:ec2::254", "100.100.100.200", "168.63.129.16"})
+_METADATA_ADDRESSES = frozenset(
+    {"fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"}
+)
+# IPv6 networks that lead to the IPv4 address at an address's end: mapped, translated, compatible
+# (RFC 4291, 2765), NAT64 (RFC 6052).
+_EMBEDDING = tuple(
+    map(ipaddress.IPv6Network, ("::ffff:0:0/96", "::ffff:0:0:0/96", "::/96", "64:ff9b::/96"))
+)
+_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")  # RFC 8215; its prefix has one of 4 lengths
+_6TO4 = ipaddress.IPv6Network("2002::/16")
 # A number, or parts of which one is hexadecimal, octal or missing: some resolvers read an IPv4
 # address into it, and no check of ours would have seen it.
 _ODD_IPV4 = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?", re.IGNORECASE)
@@ -87,14 +97,29 @@ def is_off_limits(host: str) -> bool:
         address = ipaddress.ip_address(name.partition("%")[0])
     except ValueError:
         return bool(_ODD_IPV4.fullmatch(name))
-    mapped = getattr(address, "ipv4_mapped", None)
-    address = mapped or address
-    return (
-        address.is_link_local
-        or address.is_multicast
-        or address.is_unspecified
-        or str(address) in _METADATA_ADDRESSES
+    return any(
+        each.is_link_local
+        or each.is_multicast
+        or each.is_unspecified
+        or str(each) in _METADATA_ADDRESSES
+        for each in (address, *_embedded(address))
     )
+
+
+def _embedded(address: _Address) -> list[ipaddress.IPv4Address]:
+    """Return the IPv4 addresses that an IPv6 one may lead to; the loopback's own leads to none."""
+    if not isinstance(address, ipaddress.IPv6Address) or address.is_loopback:
+        return []
+    octets, found = address.packed, []
+    if any(address in network for network in _EMBEDDING):
+        found = [octets[12:]]
+    elif address in _6TO4:
+        found = [octets[2:6]]
+    elif address in _LOCAL_NAT64:
+        without_u = octets[:8] + octets[9:]  # RFC 6052, section 2.2
+        places = [without_u[6:10], without_u[7:11], without_u[8:12], octets[12:]]
+        found = [each for each in places if any(each)]  # zeros: it is in another of them
+    return [ipaddress.IPv4Address(each) for each in found]
 
 
 def refuse_capabilities(route: Route, kind: str, not_carried: frozenset[str]) -> None:

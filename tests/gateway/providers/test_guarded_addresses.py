@@ -17,6 +17,9 @@ from tests import policy_factories as make
         "[::ffff:169.254.169.254]", "100.100.100.200", "168.63.129.16", "metadata.google.internal",
         "METADATA.google.internal.", "metadata", "[::]", "224.0.0.1",
         "0.0.0.0",  # noqa: S104 - refused here, bound nowhere
+        "[fd20:ce::254]", "192.0.0.192", "[::169.254.169.254]", "[::ffff:0:169.254.169.254]",
+        "[64:ff9b::169.254.169.254]", "[64:ff9b:1::169.254.169.254]",
+        "[64:ff9b:1:a9fe:a9:fe00::]", "[64:ff9b:1:aa:00a9:fea9:fe00:0]", "[2002:a9fe:a9fe::1]",
         "2852039166", "0xA9FEA9FE", "0251.0376.0251.0376", "169.16689662",
     ],
 )  # fmt: skip
@@ -30,7 +33,19 @@ def test_an_address_off_limits_is_refused_unless_the_settings_allow_it(host):
 
 @pytest.mark.parametrize(
     "host",
-    ["127.0.0.1", "localhost", "::1", "10.0.0.7", "192.168.1.2", "fd12::7", "gpu-7.internal"],
+    [
+        "127.0.0.1",
+        "localhost",
+        "::1",
+        "10.0.0.7",
+        "192.168.1.2",
+        "fd12::7",
+        "gpu-7.internal",
+        "::ffff:10.0.0.7",
+        "64:ff9b::10.0.0.7",
+        "2002:a00:7::1",
+        "64:ff9b:1::10.0.0.7",
+    ],
 )
 def test_a_host_of_ones_own_is_no_business_of_this_check(host):
     assert not is_off_limits(host)
