@@ -23,6 +23,7 @@ from gateway.providers.said import (
     reported_by,
     temporary,
 )
+from gateway.providers.split_pairs import SplitPairs
 from gateway.providers.sse_reader import SseEvent
 from gateway.submission import ToolCallPiece
 from ledger.usage import Convention, convention_of
@@ -106,12 +107,15 @@ class EventReader:
         self._like: Chunk | None = None
         self._texts = 0  # that were read in full
         self._named: tuple[str | None, str | None] = (None, None)  # the last id, and what it names
+        self._pairs: SplitPairs | None = None  # once a text ended within a character
 
     def __call__(self, event: SseEvent) -> Said:
         """Return what one event says."""
         if event.name == "error":
             return read_event(event, self._convention)
         said = self._said(event)
+        if isinstance(said, Garbage) or (self._pairs is not None and self._pairs.held):
+            said = self._mended(event, said)
         if self._like is None and isinstance(said, Chunk) and said.text:
             self._texts += 1
             if FIRST_LESSON <= self._texts < FIRST_LESSON + LESSONS_LIMIT:
@@ -124,13 +128,24 @@ class EventReader:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return read_event(event, self._convention)
 
+    def _mended(self, event: SseEvent, said: Said) -> Said:
+        """Return what an event says whose text is cut, or begins, within a character."""
+        if not isinstance(said, Garbage) and not (isinstance(said, Chunk) and said.text):
+            return said  # the other half may still come
+        if self._pairs is None:
+            self._pairs = SplitPairs()
+        data = self._pairs.mended(event.data)
+        if data is None:
+            return Garbage()
+        return self._said(SseEvent(name=event.name, data=data))
+
     def texts(self, data: bytes) -> Texts | None:
         """Return the texts of the learned chunks that whole events begin with; None: none is one.
 
         `data` begins between two events. The last event may be cut anywhere.
         """
         before, after, like = self._before, self._after, self._like
-        if like is None or not data.startswith(before):
+        if like is None or not data.startswith(before) or (self._pairs and self._pairs.held):
             return None
         encoded = data[len(before) :].split(self._between)
         last, found, rest = encoded.pop().partition(after)
@@ -140,13 +155,17 @@ class EventReader:
         else:  # it is cut, or another kind of event that begins in the same way
             size_bytes = len(data) - len(last) - len(before)
         try:
-            texts = orjson.loads(joined := b"[" + b",".join(encoded) + b"]")
+            # No string holds a line's end, so each separator stands between two values: as many
+            # values as parts are one for each, and no part lends another its quotes.
+            texts = orjson.loads(joined := b"[\n  " + b",\n  ".join(encoded) + b"\n]")
             text = "".join(texts)
         except (orjson.JSONDecodeError, TypeError):  # no JSON, or another value than a string
             return None
         if not texts or len(texts) != len(encoded) or not all(texts):
             return None
-        if orjson.dumps(texts) != joined:  # escaped in another way than ours
+        if (
+            orjson.dumps(texts, option=orjson.OPT_INDENT_2) != joined
+        ):  # escaped in another way than ours
             if not all(map(_is_literal, encoded)):
                 return None
             encoded = list(map(orjson.dumps, texts))

@@ -3,12 +3,13 @@
 import json
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gateway.providers.openai_shapes import FIRST_LESSON, PROBE, EventReader, read_event
-from gateway.providers.said import Chunk, Done
+from gateway.providers.said import Chunk, Done, Garbage
 from gateway.providers.sse_reader import SseEvent, SseReader
 
 TEXTS = st.one_of(
@@ -49,7 +50,7 @@ BODIES = st.one_of(
     st.builds(lambda text: {"error": {"message": text}}, TEXTS),
 )
 LITERALS = st.one_of(
-    st.sampled_from([b'"a"', b'"a","b":"c"', b'""', b"1", b'"\\ud800"', b'"\xff"', b' "a" ']),
+    st.sampled_from([b'"a"', b'"a","b":"c"', b'""', b"1", b'"\\udc00"', b'"\xff"', b' "a" ']),
     TEXTS.map(orjson.dumps),
 )
 
@@ -82,7 +83,14 @@ def test_the_text_of_a_learned_chunk_is_not_looked_for_in_an_error_or_the_end():
 
 
 CHUNK = b'{"id":"c-1","choices":[{"delta":{"content":%b}}]}'
-ONES = st.one_of(LITERALS.map(lambda each: CHUNK % each), BODIES.map(orjson.dumps))
+TORN = st.sampled_from(
+    [b'"x', b'y"', b'"c","d"', b'"x\\"', b'","b"', b'"\\ud83d"', b'"', b",", b""]
+)
+ONES = st.one_of(
+    LITERALS.map(lambda each: CHUNK % each),
+    TORN.map(lambda each: CHUNK % each),
+    BODIES.map(orjson.dumps),
+)
 
 
 @given(st.lists(ONES, max_size=9), st.integers(0, 40))
@@ -113,6 +121,47 @@ def test_texts_escaped_in_whatever_way_are_read_together():
     found = reader.texts(b"".join(events) + b"data: [DONE]\n\n")
     assert (found.text, found.size_bytes) == ("aé/", len(b"".join(events)))
     assert found.encoded == (b'"a"', '"é"'.encode(), b'"/"')
+
+
+@pytest.mark.parametrize("torn", [(b'"x', b'y"', b'"c","d"'), (b'"x\\"', b'","b"')])
+def test_pieces_that_are_no_strings_alone_are_none_together(torn):
+    """DLV-5: one of them lends another its quotes, and the sum of them is a list of strings."""
+    reader = EventReader()
+    for _ in range(FIRST_LESSON + 1):
+        reader(SseEvent(name="message", data=CHUNK % b'"x"'))
+    events = [SseEvent(name="message", data=CHUNK % each) for each in torn]
+    assert reader.texts(b"".join(b"data: %b\n\n" % each.data for each in events)) is None
+    assert reader(events[0]) == Garbage()
+
+
+def said_of(*literals):
+    reader = EventReader()
+    events = [SseEvent(name="message", data=CHUNK % each) for each in literals]
+    return [getattr(said, "text", said) for said in map(reader, events)]
+
+
+def test_a_character_whose_halves_are_in_two_pieces_is_whole():
+    """PRV-2: as servers write it that escape to ASCII and cut anywhere; also between two empty."""
+    assert said_of(b'"a\\ud83d"', b'""', b'"\\ude42b\\uD83D"', b'"\\uDE42"') == [
+        "a",
+        "",
+        "🙂b",
+        "🙂",
+    ]
+    assert said_of(b'"\\\\ud83d"', b'"\\ud83d\\ude42"') == ["\\ud83d", "🙂"]
+
+
+def test_half_a_character_without_its_other_half_is_garbage():
+    assert said_of(b'"\\ud83d"', b'"a"') == ["", Garbage()]
+    assert said_of(b'"\\ude42"') == [Garbage()]
+
+
+def test_texts_are_not_read_together_while_half_a_character_is_held():
+    reader = EventReader()
+    for literal in (*[b'"x"'] * (FIRST_LESSON + 1), b'"\\ud83d"'):
+        reader(SseEvent(name="message", data=CHUNK % literal))
+    assert reader.texts(b"data: %b\n\n" % (CHUNK % b'"a"')) is None
+    assert reader(SseEvent(name="message", data=b"[DONE]")) == Done()
 
 
 LINES = st.sampled_from(
