@@ -6,6 +6,7 @@ of the environment is used, no cookie is kept.
 """
 
 import asyncio
+import select
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -59,12 +60,24 @@ class Connection(asyncio.Protocol):
         self._unread_bytes = 0  # of the rest of a body that nobody wants
         self._unwritten = False
         self._now_s: Callable[[], float] = time.monotonic  # until it has an event loop
+        self._poll = select.poll()
+        self._ended_there = False  # the backend has ended it, by a FIN
+        self._asked = 0  # requests
+        self.hung_up = False  # the backend ended it between two answers, without a word
         self.heard_s = 0.0  # when it was last written to or heard of, by the loop's clock
         self.let_go_s = 0.0
 
     @property
     def closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
+
+    @property
+    def stale(self) -> bool:
+        """Whether nothing may be asked over it: what can be read of an idle one is its end.
+
+        Asks the system, for the event loop may not have come to it yet; a microsecond.
+        """
+        return self.closing or bool(self._poll.poll(0))
 
     @property
     def busy(self) -> bool:
@@ -87,6 +100,7 @@ class Connection(asyncio.Protocol):
     def ask(self, request: bytes, reader: Reader) -> None:
         """Write a request, whose answer `reader` gets. Only on a connection that isn't busy."""
         self._reader, self._busy, self.heard_s = reader, True, self._now_s()
+        self._asked += 1
         self._headers = {}
         self._head_bytes = self._unread_bytes = 0
         self._head_read = self._head_told = self._whole = self._framed = self._lasts = False
@@ -115,6 +129,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._now_s = asyncio.get_running_loop().time
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
         # So that pause_writing says whether anything is left unwritten.
         self._transport.set_write_buffer_limits(high=0)
 
@@ -141,9 +156,15 @@ class Connection(asyncio.Protocol):
             return
         self._told()
 
+    def eof_received(self) -> None:
+        self._ended_there = True
+
     def connection_lost(self, exc: Exception | None) -> None:
         reader, self._reader = self._reader, None
         busy, self._busy = self._busy, False
+        # One that crosses the next request on the way ends without a byte of its answer.
+        idle = not busy or (self._asked > 1 and not self._head_bytes)
+        self.hung_up = idle and (self._ended_there or exc is not None)
         if reader is not None:
             # A body without a length ends so; what was framed, or has no head, was lost.
             if busy and self._head_told and not self._framed and exc is None:

@@ -17,7 +17,10 @@ from gateway.providers.http_connection import Connection
 from gateway.providers.http_target import Target
 
 CONNECTIONS_LIMIT = 1_024  # of one route; what is over it waits for one
-KEEP_ALIVE_SECONDS = 4.0  # below the 5 s after which uvicorn, and so vLLM, closes an idle one
+KEEP_ALIVE_SECONDS = 1.5  # below gunicorn's 2 s and the 5 s of uvicorn, and so of vLLM
+CLOSES_SECONDS = 60.0
+"""How long a backend that closed an idle connection gets a new one for each request. A request
+that crosses such a close on the way may have run, so it is unknown and its money is held."""
 LOOK_SECONDS = 0.5  # how often what is idle or silent is looked at; more often for brief patience
 
 
@@ -59,6 +62,7 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._idle: dict[tuple[bool, str, int], list[Connection]] = {}
         self._origins: dict[Connection, tuple[bool, str, int]] = {}  # of all that are open
+        self._closes_until_s: dict[tuple[bool, str, int], float] = {}  # by the loop's clock
         self._opening = 0
         self._waiting: deque[Wish] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -76,7 +80,14 @@ class Pool:
         idle = self._idle.get(target.origin)
         while idle:
             connection = idle.pop()
-            if not connection.closing:
+            if connection.closing:
+                continue
+            if self._loop.time() - connection.heard_s >= KEEP_ALIVE_SECONDS:
+                connection.abort()
+            elif connection.stale:
+                connection.abort()
+                self._learn(target.origin)
+            else:
                 return connection
         return None
 
@@ -194,15 +205,32 @@ class Pool:
         if origin is None:
             return
         if not usable:
+            if connection.hung_up:
+                self._learn(origin)
             del self._origins[connection]
             idle = self._idle.get(origin)
             if idle and connection in idle:
                 idle.remove(connection)
             self._next()
-        elif self._retired:
+        elif self._retired or self._closes(origin):
             connection.abort()
         elif not self._hand_on(connection, origin):
             self._idle.setdefault(origin, []).append(connection)
+
+    def _learn(self, origin: tuple[bool, str, int]) -> None:
+        """Remember that a backend closes what is idle: nothing of it is kept for a while."""
+        self._closes_until_s[origin] = self._loop.time() + CLOSES_SECONDS
+        for connection in self._idle.pop(origin, ()):
+            connection.abort()
+
+    def _closes(self, origin: tuple[bool, str, int]) -> bool:
+        until_s = self._closes_until_s.get(origin)
+        if until_s is None:
+            return False
+        if self._loop.time() < until_s:
+            return True
+        del self._closes_until_s[origin]
+        return False
 
     def _hand_on(self, connection: Connection, origin: tuple[bool, str, int]) -> bool:
         """Give a free connection to the one who has waited longest, if it is of its origin."""
