@@ -25,7 +25,7 @@ from gateway.providers.base import Provider
 from gateway.providers.outcomes import Completed, Outcome, Rejected, Unknown, error_code, ran
 from gateway.route_health import RouteHealth
 from gateway.run import HEDGE_LOST, Leg, Run
-from gateway.settling import attempt_records, counted, receipt_of
+from gateway.settling import attempt_records, counted, receipt_of, within_cap
 from gateway.submission import Delta, Ended, Filed
 from gateway.traffic import Traffic
 from ledger.errors import LedgerError, RecordRefused
@@ -237,6 +237,9 @@ class Driver:
     def _ended(self, run: Run, leg: Leg, outcome: Outcome) -> None:
         """Take an attempt's end: measured, priced, told to the routes' health."""
         leg.ended_us = self._clock.now_us()
+        cap = run.weighed.request.budget.max_output_tokens
+        if outcome.usage.output_tokens > cap:
+            outcome = self._over_cap(leg, outcome, cap)
         leg.outcome = replace(
             outcome,
             timings=measured(
@@ -251,7 +254,6 @@ class Driver:
             leg.counted = counted(run.weighed, leg.tried())
         except ValueError as fault:
             self._unusable(run, leg, fault)
-        self._tell_over_cap(run, leg)
         self._health.ended(
             leg.route.route_id,
             leg.state,
@@ -265,19 +267,21 @@ class Driver:
         if run.winner is None and _answers(run, leg.outcome):
             self._choose(run, leg)
 
-    def _tell_over_cap(self, run: Run, leg: Leg) -> None:
-        """Tell of a provider that counts more output than the cap: it is billed so (CST-6)."""
-        cap, outcome = run.weighed.request.budget.max_output_tokens, leg.outcome
-        if outcome is None or outcome.usage_source != "provider":
-            return
-        if outcome.usage.output_tokens > cap:
-            told = outcome.usage.output_tokens
-            log.warning("%s: %d output tokens by its provider, cap %d", leg.attempt_id, told, cap)
-            metrics.usage_over_cap(leg.route.route_id)
+    def _over_cap(self, leg: Leg, outcome: Outcome, cap: int) -> Outcome:
+        """Tell of more output than the cap; a provider's own count is billed all the same (CST-6).
+
+        An estimate is billed up to the cap alone: nobody has said that more was generated.
+        """
+        told, its_own = outcome.usage.output_tokens, outcome.usage_source == "provider"
+        by = "its provider" if its_own else "our own count"
+        log.warning("%s: %d output tokens by %s, cap %d", leg.attempt_id, told, by, cap)
+        metrics.usage_over_cap(leg.route.route_id)
+        return outcome if its_own else within_cap(outcome, cap)
 
     def _unusable(self, run: Run, leg: Leg, fault: Exception) -> None:
         log.error("%s reported an unusable end: %s", leg.attempt_id, type(fault).__name__)
-        leg.outcome = lost("UNUSABLE_REPORT", leg)
+        cap = run.weighed.request.budget.max_output_tokens
+        leg.outcome = within_cap(lost("UNUSABLE_REPORT", leg), cap)
         leg.counted = counted(run.weighed, leg.tried())
 
     async def _abandon(self, run: Run, reason: str) -> None:

@@ -10,7 +10,7 @@ Piece = Delta | Ended | LedgerUnavailable
 
 
 class PieceLog:
-    """Appended to by the journey alone; bounded by the request's output cap."""
+    """Appended to by the journey alone; what a provider sends of one answer has a limit there."""
 
     def __init__(self) -> None:
         self._pieces: list[Piece] = []

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 import orjson
+from msgspec.structs import replace
 
 from gateway.desk import Weighed
 from gateway.policy.values import Route
@@ -105,6 +106,18 @@ def counted(weighed: Weighed, tried: Tried) -> Counted:
     if not isinstance(priced, Priced):
         return Counted(tried=tried, cost=NOTHING, rate_key=None)
     return Counted(tried=tried, cost=priced.cost, rate_key=priced.key)
+
+
+def within_cap(outcome: Outcome, cap: int) -> Outcome:
+    """Return an end whose output is at most the request's cap, which makes it an estimate (CST-6).
+
+    Only for a count that the provider hasn't said: what it says, it will charge.
+    """
+    usage = outcome.usage
+    if usage.output_tokens <= cap:
+        return outcome
+    capped = replace(usage, output_tokens=cap, meters=())
+    return replace(outcome, usage=capped, usage_source="estimated")
 
 
 def attempt_records(weighed: Weighed, one: Counted) -> tuple[Record, ...]:

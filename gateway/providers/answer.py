@@ -39,8 +39,15 @@ NO_FINISH = "PROVIDER_STREAM_WITHOUT_FINISH"
 CONNECTION_LOST = "PROVIDER_CONNECTION_LOST"
 NOT_ACKNOWLEDGED = "CANCEL_NOT_ACKNOWLEDGED"
 MODEL_CHANGED = "PROVIDER_MODEL_CHANGED"
+TOO_LARGE = "PROVIDER_ANSWER_TOO_LARGE"
 PARAMETER_REFUSED = "PROVIDER_PARAMETER_REFUSED"
 ITL_LIMIT = 65_536  # gaps that are kept
+PIECES_PER_TOKEN = 4
+"""More no server sends that keeps to the cap: a token is about four bytes, a piece at least one."""
+OVER_CAP_FINISH = "length"  # what it should have said at the cap
+PIECES_OVER_CAP = 64  # that may come besides, where the cap is small
+ANSWER_LIMIT_CHARS = 8 << 20  # of an answer's text and calls, and of its log probabilities
+LOGPROBS_LIMIT_CHARS = 8 << 10  # that a token's may add to it, where they are asked for
 NOTHING = Usage(input_tokens=0, output_tokens=0)
 
 
@@ -74,8 +81,13 @@ class Answer:
         self._provider_id: str | None = None
         self._first_us = self._last_us = 0
         self._itl_us: list[int] = []
-        self.done = self.failed = False
+        self._most = call.max_output_tokens * PIECES_PER_TOKEN + PIECES_OVER_CAP
+        self._chars_left = ANSWER_LIMIT_CHARS
+        if call.parameters.logprobs:
+            self._chars_left += call.max_output_tokens * LOGPROBS_LIMIT_CHARS
+        self.done = False
         self.over = False  # nothing that may still come can matter
+        self.unwanted = False  # and the backend is to be hung up on
 
     @property
     def finished(self) -> bool:
@@ -107,6 +119,9 @@ class Answer:
         self._shown = True
         if self._keeps_text:
             self._texts.append(said.text)
+        self._chars_left -= len(said.text)
+        if self._chars_left < 0:
+            self.fail(TOO_LARGE, temporary=False)
         encoded = said.encoded if said.count > 1 else ()
         return Delta(text=said.text, tokens=said.count, encoded=encoded)
 
@@ -130,12 +145,16 @@ class Answer:
         self._shown = True
         if self._keeps_text:
             self._texts.append(said.text)
-        return Delta(
+        piece = Delta(
             text=said.text,
             tokens=said.deltas,
             tool_calls=tuple(map(self._identified, said.tool_calls)) if said.tool_calls else (),
             logprobs_json=said.logprobs_json,
         )
+        self._chars_left -= piece.size_chars
+        if self._chars_left < 0:
+            self.fail(TOO_LARGE, temporary=False)
+        return piece
 
     def _identified(self, piece: ToolCallPiece) -> ToolCallPiece:
         """Return a piece of a tool call whose first piece has an id, whoever had to give it."""
@@ -146,8 +165,10 @@ class Answer:
         return replace(piece, call_id=piece.call_id or f"call_{made}_{piece.index}")
 
     def fail(self, reason: str, *, temporary: bool = True) -> None:
-        self._failure = self._failure or (reason, temporary)
-        self.failed = self.over = True
+        """Take that it failed. What comes after a finish reason can't unmake the answer."""
+        if not self.finished:
+            self._failure = self._failure or (reason, temporary)
+        self.unwanted = self.over = True
 
     def ended(self, *, cleanly: bool) -> Outcome:
         """Return the outcome of a stream that has ended: as HTTP says it should, or torn.
@@ -252,6 +273,9 @@ class Answer:
             self._itl_us.append(now_us - self._last_us)
         self._last_us = now_us
         self.begun += deltas
+        if self.begun > self._most:  # it doesn't keep to the cap, and may never end
+            self._finish = self._finish or OVER_CAP_FINISH
+            self.unwanted = self.over = True
 
     def _usage(self) -> tuple[Usage, UsageSource]:
         counted = {"input_tokens": self._call.input_tokens, "deltas": self.begun}

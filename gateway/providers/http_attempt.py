@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from gateway.clock import Clock
-from gateway.providers.answer import GARBAGE
+from gateway.providers.answer import GARBAGE, TOO_LARGE
 from gateway.providers.base import Call
 from gateway.providers.http_connection import Connection, Lost
 from gateway.providers.http_exchange import Exchange, HttpBackend, refused_parameters
@@ -24,7 +24,6 @@ from gateway.submission import Delta
 UNREACHABLE = "PROVIDER_UNREACHABLE"
 CREDENTIAL_MISSING = "PROVIDER_CREDENTIAL_MISSING"
 SILENT = "PROVIDER_SILENT"
-TOO_LARGE = "PROVIDER_ANSWER_TOO_LARGE"
 CLOSED = "PROVIDER_CLOSED"
 
 WHOLE_BODY_LIMIT_BYTES = 8 << 20  # of an answer that is not streamed
@@ -91,6 +90,10 @@ class HttpAttempt:
         """Close the connection at once; after the outcome, or a second time, it does nothing."""
         if self._ended:
             return
+        if self._judged is not None:
+            self._abort()
+            self._refused(self._judged)  # nothing ran, whoever leaves
+            return
         sent = self._connection is not None and self._connection.sent
         began_us = self._clock.now_us()
         self._abort()
@@ -104,9 +107,13 @@ class HttpAttempt:
         )
 
     def close(self) -> None:
-        """Close the connection; an attempt that had no end yet is unknown."""
-        if not self._ended:
-            self._abort()
+        """Close the connection; an attempt that had no end yet is unknown, a refused one is not."""
+        if self._ended:
+            return
+        self._abort()
+        if self._judged is not None:
+            self._refused(self._judged)
+        else:
             self._end(self._answer.unknown(CLOSED))
 
     # Called by the pool and the connection.
@@ -197,7 +204,7 @@ class HttpAttempt:
     def _take_stream(self, data: bytes) -> None:
         """Take a part of a stream; once it has finished, wait only for `tail_s` more."""
         now_us, texts = self._clock.now_us(), self._asked.texts
-        while data:
+        while data and not self._answer.over:
             part, data = data, b""
             if texts is not None and self._sse.between_events:
                 found = texts(part)
@@ -208,8 +215,6 @@ class HttpAttempt:
                 if self._answer.begun < TAUGHT_AFTER and (ends := part.find(b"\n\n") + 2) > 1:
                     part, data = part[:ends], part[ends:]  # one of them may teach the others
             self._take(self._sse.feed(part), now_us)
-            if self._answer.over:
-                break
         if self._answer.over:
             self._finish(cleanly=self._framed)
         elif self._answer.finished:
@@ -270,7 +275,7 @@ class HttpAttempt:
 
     def _finish(self, *, cleanly: bool) -> None:
         """End as the answer stands; where it has failed, whatever still comes is of no use."""
-        if self._answer.failed:
+        if self._answer.unwanted:
             self._abort()
         self._end(self._answer.ended(cleanly=cleanly))
 

@@ -315,6 +315,21 @@ def test_a_providers_count_above_the_cap_is_billed_as_it_says_and_told(
     assert over_cap() - before == told
 
 
+@pytest.mark.parametrize("source", ["estimated", "counted"])
+def test_our_own_count_above_the_cap_is_billed_up_to_the_cap_and_told(fleet, caplog, source):
+    """CST-6: nobody has said that more was generated; the caller agreed to 200."""
+
+    def ended(call):
+        usage = used(call, 201)
+        return [*PIECES, Completed(usage=usage, usage_source=source, finish_reason="length")]
+
+    before = over_cap()
+    end = played(fleet, planned(ended), rules=AttemptRules())
+    assert (end.receipt.output_tokens, end.receipt.usage_source) == (200, "estimated")
+    assert "201 output tokens by our own count, cap 200" in caplog.text
+    assert over_cap() - before == 1
+
+
 def over_cap() -> float:
     lines = metrics.exposition().decode().splitlines()
     return sum(
