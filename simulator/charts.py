@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import floor, isfinite, log10
 
 WIDTH, HEIGHT = 720, 300
-LEFT, RIGHT, TOP, BOTTOM = 72, 40, 16, 44
+LEFT, RIGHT, TOP, BOTTOM = 72, 40, 28, 44
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def line_chart(
         shown = _number(10**tick if log_x else tick)
         parts.append(f'<text class="x" x="{x}" y="{HEIGHT - BOTTOM + 16}">{shown}</text>')
     parts.append(f'<text class="x" x="{WIDTH / 2}" y="{HEIGHT - 6}">{escape(x_label)}</text>')
-    parts.append(f'<text class="label" x="{LEFT + 6}" y="{TOP + 10}">{escape(y_label)}</text>')
+    parts.append(f'<text class="label" x="{LEFT}" y="{TOP - 12}">{escape(y_label)}</text>')
     for number, of_line in enumerate(points):
         drawn = " ".join("{},{}".format(*place(point)) for point in of_line)
         parts.append(f'<polyline class="line{number % 8}" points="{drawn}"/>')

@@ -46,7 +46,7 @@ body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding
 color:var(--text);background:var(--page)}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
 .wide{overflow-x:auto}table{border-collapse:collapse;margin:.5rem 0 1rem;font-size:.85rem}
-th,td{padding:.2rem .45rem;border-bottom:1px solid var(--rule);text-align:right}
+th,td{padding:.2rem .3rem;border-bottom:1px solid var(--rule);text-align:right}
 th{vertical-align:bottom}
 th:first-child,td:first-child{text-align:left}
 .note{background:var(--note);border-left:4px solid var(--edge);padding:.4rem .8rem;margin:.4rem 0}
