@@ -127,7 +127,10 @@ def test_an_uncalibrated_profile_is_flagged_and_so_is_extrapolation():
     calibrated = replace(
         PROFILE, time=replace(PROFILE.time, calibrated=True), own=True, held_out=held_out
     )
-    told = "backtest, error of mean / p99 on held-out receipts: halves: TTFT +1.0% / -20.0%"
+    told = (
+        "backtest, worst error of mean / p99 on receipts that the fit never saw:"
+        " TTFT +1.0% / -20.0%"
+    )
     anothers = replace(calibrated, own=False)
     assert replay(Scenario(trace=BUSY, profile=calibrated, replicas=8)).summary.notes == (told,)
     assert replay(Scenario(trace=BUSY, profile=anothers, replicas=8)).summary.notes == (
