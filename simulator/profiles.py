@@ -9,6 +9,7 @@ deployment supports rankings only, and says so in `label`. Source: SIM-1.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf, isnan
 from typing import Literal
 
 from simulator.fitting import KindError
@@ -92,27 +93,37 @@ class Profile:
 
     @property
     def misses(self) -> str:
-        """The held-out errors that are too large, worst of each metric; nothing if none is."""
-        worst: dict[str, HeldOut] = {}
-        for error in self.held_out:
-            if not error.tolerable:
-                known = worst.setdefault(error.metric, error)
-                if abs(error.mean_error) > abs(known.mean_error):
-                    worst[error.metric] = error
-        return ", ".join(_told(error) for error in worst.values())
+        """The metrics whose held-out errors are too large, with these; nothing if none is."""
+        return ", ".join(_told(error) for error in self._worst() if not error.tolerable)
 
     @property
     def backtest_note(self) -> str:
-        """The held-out errors by split, as every calibrated forecast shows them."""
+        """The held-out errors by metric, as every calibrated forecast shows them."""
         if not self.calibrated:
             return ""
         if not self.held_out:
             return "the calibration has no backtest: its error is unknown"
-        by_split: dict[str, list[str]] = {}
+        told = ", ".join(_told(error) for error in self._worst())
+        return f"backtest, worst error of mean / p99 on receipts that the fit never saw: {told}"
+
+    def _worst(self) -> list[HeldOut]:
+        """By metric the largest mean and the largest p99 error, whatever the split."""
+        by_metric: dict[str, list[HeldOut]] = {}
         for error in self.held_out:
-            by_split.setdefault(error.split, []).append(_told(error))
-        told = "; ".join(f"{split}: {', '.join(errors)}" for split, errors in by_split.items())
-        return f"backtest, error of mean / p99 on held-out receipts: {told}"
+            by_metric.setdefault(error.metric, []).append(error)
+        return [
+            HeldOut(
+                split="worst",
+                metric=metric,
+                mean_error=max((error.mean_error for error in errors), key=_size),
+                p99_error=max((error.p99_error for error in errors), key=_size),
+            )
+            for metric, errors in by_metric.items()
+        ]
+
+
+def _size(error: float) -> float:
+    return inf if isnan(error) else abs(error)
 
 
 def _told(error: HeldOut) -> str:
