@@ -4,6 +4,7 @@ Each WEIGHBRIDGE_* variable is listed in docs/operate.md. A value that can't be 
 start with a sentence that says what to do.
 """
 
+import math
 import os
 import secrets
 from pathlib import Path
@@ -29,8 +30,8 @@ def _positive_number(name: str, default: float) -> float:
         value = float(raw)
     except ValueError:
         value = 0.0
-    if not value > 0:
-        raise ImproperlyConfigured(f"{name} is {raw!r}; set it to a number above 0.")
+    if not 0 < value < math.inf:  # not a number is neither
+        raise ImproperlyConfigured(f"{name} is {raw!r}; set it to a finite number above 0.")
     return value
 
 

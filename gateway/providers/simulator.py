@@ -43,6 +43,10 @@ REMEMBERED_JOBS = 16_384
 """How many jobs the provider can still tell of when it is asked (PRV-3)."""
 ID_PREFIX = "sim-"
 GONE = "SIMULATOR_RESTARTED"
+SCALED = (
+    "simulated time runs %g times as fast as the clock; deadlines, receipts and predictions are in "
+    "real time: publish predictions for this scale (docs/simulator.md, As a live backend)"
+)
 NO_GAPS = np.empty(0, np.int64)
 
 
@@ -69,7 +73,7 @@ class SimulatedRoute:
         self.route_id = route.route_id
         self.address, self.queue_limit = route.address, route.queue_limit
         self._revision = first_revision
-        self._clock = clock
+        self._clock, self._time_scale = clock, time_scale
 
         def now_ps() -> int:
             return clock.now_us() * PS_PER_US
@@ -91,7 +95,12 @@ class SimulatedRoute:
         """Return the replicas' load and what waits in front of them, now (SCH-2)."""
         parts = [live.snapshot() for live in self.replicas]
         taken = capacity(
-            self.route_id, self._revision, self._clock.now_us(), parts, self.queue.front()
+            self.route_id,
+            self._revision,
+            self._clock.now_us(),
+            parts,
+            self.queue.front(),
+            self._time_scale,
         )
         self._revision += 1
         return taken
@@ -112,6 +121,8 @@ class SimulatorProvider:
         """`sleep` waits for so many picoseconds of `clock`: tests give those of virtual time."""
         self._clock, self._sleep = clock, sleep
         self._time_scale = time_scale
+        if time_scale != 1.0:
+            log.warning(SCALED, time_scale)
         self._first_revision = first_revision
         self._routes: dict[str, SimulatedRoute] = {}
         self._jobs: OrderedDict[str, Remembered] = OrderedDict()
