@@ -49,6 +49,11 @@ TWO_READINGS = {
     "HTTP/2's preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "a tunnel": b"CONNECT elsewhere:80 HTTP/1.1\r\nhost: test\r\n\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(60),
+    "two hosts": b"GET /healthz HTTP/1.1\r\nhost: test\r\nHost: other\r\n\r\n",
+    "one host twice": b"GET /healthz HTTP/1.1\r\nhost: test\r\nhost: test\r\n\r\n",
+    "two hosts of HTTP/1.0": b"GET /healthz HTTP/1.0\r\nhost: test\r\nhost: other\r\n\r\n",
+    "no host": b"GET /healthz HTTP/1.1\r\n\r\n",
+    "no version": b"GET /healthz\r\n\r\n",
     "a path that is no ASCII": b"GET /v1/\xff\xfe HTTP/1.1\r\nhost: test\r\n\r\n",
 }
 
@@ -75,6 +80,10 @@ def test_a_body_of_an_old_protocols_request_ends_the_connection(server: Server):
 def test_no_other_protocol_is_changed_to(server: Server, wanted: bytes):
     head = b"GET /healthz HTTP/1.1\r\nhost: test\r\nconnection: upgrade, close\r\n"
     assert statuses(server, head + b"upgrade: " + wanted + b"\r\n\r\n") == [200]
+
+
+def test_a_request_of_http_1_0_needs_no_host(server: Server):
+    assert statuses(server, b"GET /healthz HTTP/1.0\r\n\r\n") == [200]
 
 
 def test_two_hosts_are_none_to_the_console(server: Server):
