@@ -76,7 +76,7 @@ def sweep(
 def fewest(replays: Sequence[Replay], target: Target) -> Answer:
     """The answer to "how many replicas": monotone or not, the smallest number that meets it.
 
-    The sentence carries the notes of the run that it speaks of.
+    The sentence carries the flags of the run that it speaks of.
     """
     ordered = sorted((run.summary for run in replays), key=lambda summary: summary.replicas)
     met = next((summary for summary in ordered if not misses(summary, target)), None)
@@ -85,7 +85,7 @@ def fewest(replays: Sequence[Replay], target: Target) -> Answer:
         told = f"no run meets the target; with replicas = {ordered[-1].replicas}: {why}"
     else:
         told = f"the target is met from replicas = {met.replicas}"
-    caveat = "".join(f" [{note}]" for note in (met or ordered[-1]).notes)
+    caveat = "".join(f" [{note}]" for note in (met or ordered[-1]).flags)
     return Answer(replicas=None if met is None else met.replicas, sentence=told + caveat)
 
 

@@ -18,7 +18,7 @@ from simulator.fitting import Floats
 from simulator.fleet import Fleet, FleetResult, Loads, Route, least_loaded
 from simulator.observed import beyond, reach_of
 from simulator.profiles import HeldOut, Profile
-from simulator.run_notes import told_of
+from simulator.run_notes import growing, told_of
 from simulator.scheduler import OUTCOMES
 from simulator.summaries import (
     Curve,
@@ -101,7 +101,7 @@ class Summary:
     rejected, `shed_reasons` by reason code where it tells. `goodput_share` is the share of the
     requests with a deadline that completed within it, None where the trace has none.
     `busy_shares` has a replica's share of the run in which it computed, for however few requests.
-    `notes` say what the figures may not be used for.
+    `flags` say what the figures may not be used for; `notes` are these and what was assumed.
     """
 
     source: str
@@ -124,6 +124,7 @@ class Summary:
     cached_tokens: int
     goodput_share: float | None
     held_out: tuple[HeldOut, ...]
+    flags: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -250,6 +251,7 @@ def _summary(
     overhead_us = scenario.profile.overhead_us
     e2e_ms = (jobs.done_ps - jobs.arrival_ps)[done] / PS_PER_MS + overhead_us / 1_000
     span_s = max(float(jobs.done_ps.max()), 1.0) / PS_PER_S
+    flags = _flags(scenario, fleet)
     has_deadline = trace.deadline_us != NONE
     in_time = done & (jobs.done_ps / PS_PER_US + overhead_us <= trace.deadline_us)
     return Summary(
@@ -275,20 +277,21 @@ def _summary(
         if has_deadline.any()
         else None,
         held_out=scenario.profile.held_out,
-        notes=_notes(scenario, fleet, shed),
+        flags=flags,
+        notes=(*flags, *_shed_note(shed), *told_of(trace, scenario.profile, jobs)),
     )
 
 
-def _notes(
-    scenario: Scenario, fleet: FleetResult, shed: tuple[tuple[str, int], ...]
-) -> tuple[str, ...]:
-    """The flags of promises (c) and (d), rankings only and extrapolation, and what was assumed."""
+def _flags(scenario: Scenario, fleet: FleetResult) -> tuple[str, ...]:
+    """Those of promises (c) and (d), rankings only and extrapolation, and a growing queue."""
     profile = scenario.profile
-    notes = [profile.caveat] if profile.caveat else []
-    if shed:
-        notes.append("shed: " + ", ".join(f"{number:,} {code}" for code, number in shed))
-    notes += told_of(scenario.trace, profile, fleet.jobs)
-    return (*notes, *beyond(profile.time.observed, _reach(scenario, fleet)))
+    caveat = [profile.caveat] if profile.caveat else []
+    reach = _reach(scenario, fleet)
+    return (*caveat, *growing(fleet.jobs), *beyond(profile.time.observed, reach))
+
+
+def _shed_note(shed: tuple[tuple[str, int], ...]) -> list[str]:
+    return ["shed: " + ", ".join(f"{number:,} {code}" for code, number in shed)] if shed else []
 
 
 def _reach(scenario: Scenario, fleet: FleetResult) -> ObservedRange:

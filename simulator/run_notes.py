@@ -1,6 +1,7 @@
 """What a run's figures rest on, in sentences: assumptions, what isn't used, what never fits.
 
-`told_of(trace, profile, jobs)` returns the notes. Source: SIM-1.
+`told_of(trace, profile, jobs)` returns the notes, `growing(jobs)` the flag of a queue without
+bound. Source: SIM-1.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ def told_of(trace: Trace, profile: Profile, jobs: SimulationResult) -> tuple[str
     return (
         *([profile.backtest_note] if profile.backtest_note else []),
         *_too_large(profile, jobs),
-        *_growing(jobs),
         *_prefix_cache(trace, profile),
         *_unused(trace),
     )
@@ -38,10 +38,11 @@ def _too_large(profile: Profile, jobs: SimulationResult) -> list[str]:
     ]
 
 
-def _growing(jobs: SimulationResult) -> list[str]:
-    """A queue that is longer at each quarter of the arrivals, by half from the middle to the end.
+def growing(jobs: SimulationResult) -> list[str]:
+    """A sentence where the queue is longer at each quarter of the arrivals.
 
-    Then the waits, and every quantile with them, depend on how long the trace is.
+    And by half from the middle to the end. Then the waits, and every quantile with them, depend
+    on how long the trace is.
     """
     last = int(jobs.arrival_ps.max())
     quarters = np.array([last // 4, last // 2, last * 3 // 4, last], dtype=np.int64)
