@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+import msgspec
+
 from ledger.money import units_text
 from ledger.rate_lookup import label_of
 from ledger.rates import Rate, RateTable, Tier
@@ -71,6 +73,13 @@ def changes(before: RateTable, after: RateTable) -> tuple[RateChange, ...]:
         if change is not None:
             found.append(change)
     return tuple(found)
+
+
+def laid_over(below: RateTable, above: RateTable) -> RateTable:
+    """The table above, with the rates of the one below for every key that it has none of."""
+    keys = {rate.key for rate in above.rates}
+    kept = tuple(rate for rate in below.rates if rate.key not in keys)
+    return msgspec.structs.replace(above, rates=(*above.rates, *kept))
 
 
 def prices_of(rate: Rate) -> Prices:

@@ -48,15 +48,16 @@ def read_body(kind: type[T], tree: Mapping[str, Any], code: str, **filled: str) 
     return refused(code, faults, whole) if value is None else value
 
 
-def refused(code: str, faults: Iterable[Fault], tree: object = None) -> Refused:
-    """Every fault with its path, up to PROBLEMS_LIMIT of them."""
+def refused(
+    code: str, faults: Iterable[Fault], tree: object = None, *, advice: str = ""
+) -> Refused:
+    """Every fault with its path, up to PROBLEMS_LIMIT of them; `advice`: what to do about all."""
     lines = [fault.shown(tree) for fault in faults]
     more = len(lines) - PROBLEMS_LIMIT
     count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
     shown = tuple(lines[:PROBLEMS_LIMIT]) + ((f"and {more} more",) if more > 0 else ())
-    return Refused(
-        code=code, message=f"It has {count}; nothing was written. {lines[0]}", problems=shown
-    )
+    message = f"It has {count}; nothing was written. {lines[0]}"
+    return Refused(code=code, message=f"{message} {advice}".rstrip(), problems=shown)
 
 
 def changes(found: Iterable[Difference]) -> list[str]:

@@ -32,6 +32,7 @@ from ledger.rates import RateTable
 
 KIND: Final = "rate_table"
 INVALID: Final = "INVALID_RATES"
+CORRECT: Final = "Correct the draft and publish it again."
 
 
 class DraftRates(Operation, frozen=True, kw_only=True):
@@ -101,12 +102,13 @@ class PublishRates(Operation, frozen=True, kw_only=True):
         effective_us = self.effective_from_us or table.effective_from_us or soonest
         table = msgspec.structs.replace(table, effective_from_us=effective_us)
         faults = list(table_faults(table, seen))
+        advice = CORRECT if faults else merge_advice(latest_version(connection), self.version)
         current = declared_policy(connection)
         if current is not None:
             with_it = replace(around(connection, seen.now_us), rate_tables=(table,))
             faults += [replace(each, path=("rates",)) for each in price_faults(current, with_it)]
         if faults:
-            return refused(INVALID, faults, named(table))
+            return refused(INVALID, faults, named(table), advice=advice)
         before = stored.rate_table_in_effect(connection, effective_us)
         old = None if before is None else msgspec.json.decode(before.body_json, type=RateTable)
         when = instant(effective_us).isoformat(timespec="seconds")
@@ -141,6 +143,17 @@ def latest_version(connection: sqlite3.Connection) -> str | None:
     """The version published last, whether or not it is in effect yet; None before the first."""
     published = stored.rate_tables(connection)
     return published[-1].version if published else None
+
+
+def merge_advice(latest: str | None, version: str) -> str:
+    """What to do about a table that prices less than the one before it."""
+    whole = "A table is whole: what it leaves out has no price."
+    if latest is None:
+        return f"{whole} Draft it with the prices of every route."
+    return (
+        f"{whole} Take the other prices from {latest}: `manage.py rates import … --version "
+        f"{version} --over {latest}`, or copy them from `manage.py rates show {latest}`."
+    )
 
 
 def _read(version: str, tree: dict[str, Any], effective_from_us: int) -> RateTable | Refused:

@@ -8,16 +8,15 @@ from typing import Any
 
 import msgspec
 from django.conf import settings
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.clock import SystemClock
 from gateway.fleet_file.named import instant, named
 from gateway.fleet_file.toml_text import written
-from gateway.management.listing import ListingCommand
 from gateway.management.performing import performed
 from gateway.management.rate_text import change_lines, history_lines, trial_lines
 from gateway.operations.base import Operation
-from gateway.operations.rates import KIND, DraftRates, PublishRates, rates_of
+from gateway.operations.rates import KIND, DraftRates, PublishRates, latest_version, rates_of
 from gateway.policy.values import RoutePolicy
 from gateway.price_history import price_history
 from ledger.errors import LedgerError
@@ -26,7 +25,7 @@ from ledger.prices import FORMATS, READERS, Imported, disagreements, rate_table
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
 from ledger.queries.what_if import served
-from ledger.rate_changes import changes
+from ledger.rate_changes import changes, laid_over
 from ledger.rates import RateTable
 from ledger.reading import reader
 from ledger.spreadsheets import safe_cell
@@ -37,7 +36,7 @@ GROUPINGS = ("model", "route", "tenant")
 LEFT_OUT_SHOWN = 20
 
 
-class Command(ListingCommand):
+class Command(BaseCommand):
     help = (
         "Rate tables: list, show and compare them, a price's history, what past traffic would have "
         "cost, and public price tables read into a draft. Exits 1 where something is refused."
@@ -70,6 +69,12 @@ class Command(ListingCommand):
             help="price a route_id or identity_id as the table prices exactly this model",
         )
         chosen.add_argument("--all", action="store_true", help="every model, under its own name")
+        taken.add_argument(
+            "--over",
+            metavar="VERSION",
+            help="keep the prices of this version for every other key; else the draft, which is a "
+            "whole table, prices nothing but what is imported",
+        )
         taken.add_argument("--left-out", type=Path, help="a CSV of everything no rate holds")
         taken.add_argument(
             "--currency", help="take a US dollar for one of these; of a ledger in another currency"
@@ -151,6 +156,8 @@ class Command(ListingCommand):
         table = msgspec.structs.replace(
             table, currency=_currency(connection, table.currency, options["currency"])
         )
+        if options["over"] is not None:
+            table = laid_over(_known(connection, options["over"]), table)
         names = None if wanted is None else {imported.aliases.get(n, n) for n in wanted.values()}
         left = [each for each in imported.left_out if names is None or each.key in names]
         if options["left_out"] is not None:
@@ -164,9 +171,23 @@ class Command(ListingCommand):
             self.stderr.write(f"left out: {each.key} {each.field} {each.value}: {each.why}")
         if len(left) > LEFT_OUT_SHOWN:
             self.stderr.write(f"and {len(left) - LEFT_OUT_SHOWN} more; --left-out lists them all")
+        self._tell_lost(connection, table)
         tree = named(table)
         tree.pop("effective_from_us", None)
         self._perform(DraftRates(version=table.version, table=tree, note=options["note"]))
+
+    def _tell_lost(self, connection: sqlite3.Connection, table: RateTable) -> None:
+        """Say on stderr what a draft would leave without a price."""
+        latest = latest_version(connection)
+        before = None if latest is None else rates_of(connection, latest)
+        lost = {rate.key for rate in before.rates} if before else set()
+        lost -= {rate.key for rate in table.rates}
+        if lost:
+            keys = "1 key" if len(lost) == 1 else f"{len(lost)} keys"
+            self.stderr.write(
+                f"A draft is the whole table: {keys} of {latest} would have no price; "
+                f"--over {latest} keeps them."
+            )
 
     def _disagreements(self, options: dict[str, Any]) -> None:
         tables = {

@@ -1,7 +1,10 @@
 """`manage.py rates`: reading, trying, importing into a draft (CST-5, CST-7)."""
 
 import json
+import re
+import shlex
 from io import StringIO
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,6 +21,7 @@ from ledger.what_if import Served, tried
 from tests import factories
 from tests.factories import NOW_US
 
+RATES_PAGE = Path(__file__).resolve().parents[3] / "docs" / "rates.md"
 LATER = msgspec.structs.replace(
     factories.RATE_TABLE,
     version="rates-2",
@@ -147,6 +151,20 @@ def test_dollars_are_not_taken_for_another_currency_unless_that_is_said(priced, 
     assert run(*asked, "--currency", "units")[0].startswith("Kept revision 1")
 
 
+def test_cst_7_an_import_that_would_leave_keys_without_a_price_says_so(priced, tmp_path):
+    public = tmp_path / "prices.json"
+    entry = {"input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06}
+    public.write_text(json.dumps({"acme/m": entry}))
+    asked = ("import", "litellm", str(public), "--version", "v", "--price", "new=acme/m")
+    assert run(*asked, "--currency", "units")[1] == (
+        "A draft is the whole table: 1 key of rates-2 would have no price; "
+        "--over rates-2 keeps them.\n"
+    )
+    assert run(*asked, "--currency", "units", "--over", "rates-2")[1] == ""
+    assert run("diff", "rates-2", "v")[0].splitlines()[0] == "new: added"
+    assert "route-a" not in run("diff", "rates-2", "v")[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -174,3 +192,27 @@ def test_a_name_that_is_only_the_beginning_of_a_model_is_refused_and_nothing_is_
     connection = connect_read_only(priced)
     assert draft(connection, "rate_table", "v") is None
     connection.close()
+
+
+def test_cst_7_the_example_of_the_documents_runs_as_it_is_printed(
+    fleet, settings, tmp_path, monkeypatch
+):
+    """docs/rates.md, from the import to the history, on the demonstration's fleet."""
+    settings.WEIGHBRIDGE_DB = fleet.ledger
+    monkeypatch.chdir(tmp_path)
+    prices = {"input_mtok": 0.25, "cache_read_mtok": 0.025, "output_mtok": 2}
+    model = {"id": "gpt-5-mini", "match": {"equals": "gpt-5-mini"}, "prices": prices}
+    public = [{"id": "openai", "name": "OpenAI", "models": [model]}]
+    (tmp_path / "prices.json").write_text(json.dumps(public))
+    section = RATES_PAGE.read_text().split("## Before a table is published")[1]
+    lines = re.findall(r"^    manage\.py rates (.+)$", section, re.MULTILINE)
+    said = [run(*shlex.split(line, comments=True))[0] for line in lines]
+    assert [line.split()[0] for line in lines] == ["import", "diff", "try", "publish", "history"]
+    assert said[0] == "Kept revision 1 of the draft rates-2.\n"
+    assert said[1] == "fast-v2: added\n" + "".join(
+        f"  {meter}: new at {price}\n"
+        for meter, price in (("cached_input", "0.025"), ("input", "0.25"), ("output", "2"))
+    )
+    assert said[3].startswith("Published the rate table rates-2")
+    assert "  cached_input 0.025; input 0.25; output 2\n" in said[4]
+    assert "fast-v2 is priced as " in said[4]

@@ -129,6 +129,13 @@ def test_a_route_in_force_that_loses_its_price_is_named_where_a_budget_applies(f
         "rates: route fast-v2 has no price in rates-2, and back-office has a cost budget. "
         "Publish rates for the route or its model identity first."
     )
+    assert said.message.endswith(
+        "A table is whole: what it leaves out has no price. Take the other prices from rates-1: "
+        "`manage.py rates import … --version rates-2 --over rates-1`, or copy them from "
+        "`manage.py rates show rates-1`."
+    )
+    unsound = refused(fleet, publish(tree(input_micro_per_mtok=-1)))
+    assert unsound.message.endswith("Correct the draft and publish it again.")
 
 
 def _rate(**changed) -> Rate:
