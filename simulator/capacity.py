@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import isnan
 
 from simulator.replay import Replay, Scenario, Summary, replay
 
@@ -42,9 +43,12 @@ def misses(summary: Summary, target: Target) -> tuple[str, ...]:
         ("TTFT", summary.ttft, target.ttft_p99_ms),
         ("ITL", summary.itl, target.itl_p99_ms),
     ):
-        # "Not at most" instead of "more than": a run without a single token has NaN and misses.
-        if limit is not None and not spread.p99_ms <= limit:
-            found.append(f"{name} p99 {spread.p99_ms:,.0f} ms, over {limit:,.0f}")
+        if limit is None or spread.p99_ms <= limit:
+            continue
+        if isnan(spread.p99_ms):
+            found.append(f"no {name} was seen: too few tokens were generated")
+        else:
+            found.append(f"{name} p99 {_above(spread.p99_ms, limit)}")
     could = summary.requests - summary.cancelled - summary.refused
     if could == 0:
         found.append("no request was served: all were cancelled or are too large")
@@ -100,6 +104,17 @@ def caveats(replays: Sequence[Replay]) -> tuple[str, ...]:
         if note not in common
     ]
     return (*common, *others)
+
+
+def _above(value_ms: float, limit_ms: float) -> str:
+    """Both numbers with the limit's own digits, the first with more where they'd be equal."""
+    asked = f"{limit_ms:,.6f}".rstrip("0").rstrip(".")
+    digits = len(asked.partition(".")[2])
+    told = next(
+        (text for k in (digits, 3, 6) if (text := f"{value_ms:,.{k}f}") != f"{limit_ms:,.{k}f}"),
+        f"{value_ms!r}",
+    )
+    return f"{told} ms, over {asked}"
 
 
 def _part(progress: Callable[[float], None], index: int, parts: int) -> Callable[[float], None]:

@@ -25,9 +25,10 @@ from simulator.scheduler import ReplicaConfig, Snapshot
 from simulator.snapshots import observe
 from simulator.state import CANCELLED, REFUSED, SHED, ReplicaState
 from simulator.striding import OBSERVE, pacing
-from simulator.timing import MAX_PS, TimeModel
+from simulator.timing import MAX_PS, PS_PER_S, TimeModel
 
 NOT_ROUTED = -1
+DRAIN_STEP_PS = PS_PER_S
 
 
 class Loads:
@@ -161,8 +162,11 @@ class Fleet:
         self._output: list[int] = jobs.output_tokens.tolist()
         self._total = (jobs.input_tokens + jobs.output_tokens).tolist()
 
-    def run(self) -> FleetResult:
-        """Return how every job ended. Raises OverflowError beyond the range of times."""
+    def run(self, progress: Callable[[int], None] | None = None) -> FleetResult:
+        """Return how every job ended. Raises OverflowError beyond the range of times.
+
+        After the last arrival `progress` hears, again and again, how many jobs are still there.
+        """
         arrivals: list[int] = self._jobs.arrival_ps.tolist()
         order = np.argsort(self._jobs.arrival_ps, kind="stable").tolist()
         next_snapshot = 0 if self._interval is not None else MAX_PS
@@ -183,11 +187,15 @@ class Fleet:
                 submit(job, route(job, loads), now)
             else:
                 arrive(job, now)
+        if progress is not None:
+            self._drain(progress)
         self._advance(MAX_PS - 1)
         if any(self._loads.outstanding) or self._queue:
             raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
         for run in self._runs:
             run(OBSERVE)
+        if progress is not None:
+            progress(0)
         return FleetResult(
             jobs=collect(self._shared, self._jobs),
             replica=np.array(self._replica, np.int32),
@@ -217,6 +225,15 @@ class Fleet:
                     self._loads.now_ps = at
                     self._dispatch(at)
         self._loads.now_ps = now
+
+    def _drain(self, progress: Callable[[int], None]) -> None:
+        """Run on in steps of a hundredth of the time so far: not many, however long it takes."""
+        while left := sum(self._loads.outstanding):
+            now = self._loads.now_ps + max(DRAIN_STEP_PS, self._loads.now_ps // 100)
+            if now >= MAX_PS:
+                return
+            progress(left)
+            self._advance(now)
 
     def _observe(self, replica: int, now: int) -> None:
         """Bring a replica's state up to `now`, by when nobody can have ended there."""

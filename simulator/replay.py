@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Protocol, runtime_checkable
 
@@ -29,7 +30,7 @@ from simulator.summaries import (
     series_of,
     spread_of,
 )
-from simulator.timing import MAX_PS, PS_PER_MS, PS_PER_S, PS_PER_US, ObservedRange
+from simulator.timing import MAX_TRACE_US, PS_PER_MS, PS_PER_S, PS_PER_US, ObservedRange
 from simulator.traces import NONE, Ints, Trace
 
 MAX_REPLICAS = 256
@@ -89,7 +90,7 @@ class Scenario:
             raise ValueError(f"no policy {self.policy!r}; there are {', '.join(POLICIES)}")
         if len(self.trace) == 0:
             raise ValueError("the trace holds no requests")
-        if int(self.trace.arrival_us[-1]) > MAX_PS // PS_PER_US // 2:
+        if int(self.trace.arrival_us[-1]) > MAX_TRACE_US:
             raise ValueError("the trace is longer than 26 days; split it")
 
 
@@ -183,7 +184,7 @@ def _known_hashes(trace: Trace, block_tokens: int) -> list[tuple[int, ...]]:
 
 
 def replay(scenario: Scenario, progress: Callable[[float], None] | None = None) -> Replay:
-    """The run of a scenario; `progress` hears the share of requests that have arrived.
+    """The run of a scenario; `progress` hears the share of requests that have ended.
 
     Raises OverflowError where virtual time leaves its range (53 days).
     """
@@ -195,10 +196,14 @@ def replay(scenario: Scenario, progress: Callable[[float], None] | None = None) 
     )
     routing = scenario.routing
     route = POLICIES[scenario.policy]() if routing is None else routing(scenario)
-    heard = route if progress is None else _reporting(route, len(trace), progress)
+    total, drained = len(trace), None
+    heard = route
+    if progress is not None:
+        heard = _reporting(route, total, progress)
+        drained = partial(_tell_left, total, progress)
     fleet = Fleet(
         jobs_of(trace, config.block_tokens), [(config, profile.time)] * scenario.replicas, heard
-    ).run()
+    ).run(drained)
     shed = tuple(sorted(route.shed.items())) if isinstance(route, Shedding) else ()
     capacity = config.usable_blocks * config.block_tokens * scenario.replicas
     gaps, weights = _inter_token_gaps(fleet)
@@ -217,11 +222,15 @@ def _reporting(route: Route, total: int, progress: Callable[[float], None]) -> R
 
     def reporting(job: int, loads: Loads) -> int | None:
         number = next(arrived)
-        if number % every == 0 or number == total:
-            progress(number / total)
+        if number % every == 0:
+            _tell_left(total, progress, total - number + 1 + sum(loads.outstanding))
         return route(job, loads)
 
     return reporting
+
+
+def _tell_left(total: int, progress: Callable[[float], None], left: int) -> None:
+    progress(1 - left / total)
 
 
 def _inter_token_gaps(fleet: FleetResult) -> tuple[Ints, Ints]:

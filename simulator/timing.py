@@ -27,6 +27,8 @@ PS_PER_S = 1_000_000_000_000
 MAX_PS = 2**62
 """Times stay below this so that numpy lanes may add two of them in int64 (53 days)."""
 
+MAX_TRACE_US = MAX_PS // PS_PER_US // 2
+"""The latest arrival of a trace, 26.7 days: as much is left for what then still runs."""
 
 NEARLY_2 = 2.0 * (1.0 - 1e-12)
 """Keeps a root that was estimated in floating point from exceeding the exact one."""

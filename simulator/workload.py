@@ -43,6 +43,7 @@ AZURE_CONV_OUTPUT_TOKENS = (
 )  # fmt: skip
 
 MAX_GENERATED_REQUESTS = 10_000_000
+MIN_RATE, MAX_RATE = 0.001, 1_000
 
 
 def uniforms(seed: int, stream: int, n: int) -> Floats:
@@ -86,8 +87,8 @@ def scaled(trace: Trace, rate: float) -> Trace:
     A deadline and a cancel stay as long after their arrival as they were: callers don't become
     less patient where there are more of them. Raises ValueError unless 0.001 <= rate <= 1,000.
     """
-    if not 0.001 <= rate <= 1_000:
-        raise ValueError("the rate must be scaled by a factor between 0.001 and 1,000")
+    if not MIN_RATE <= rate <= MAX_RATE:
+        raise ValueError(f"the rate must be scaled by a factor between {MIN_RATE} and {MAX_RATE:,}")
     arrival_us = np.rint(trace.arrival_us / rate).astype(np.int64)
 
     def moved(times: Ints) -> Ints:

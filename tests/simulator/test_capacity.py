@@ -13,7 +13,7 @@ from simulator.replay import POLICIES, Scenario, jobs_of, replay
 from simulator.summaries import weighted_quantiles
 from simulator.timing import TimeModel
 from simulator.traces import Record, build_trace
-from simulator.workload import generate_conversation_hour, overlay, scaled
+from simulator.workload import generate_conversation_hour, overlay, scaled, taken
 
 PROFILE = profile("llama-3.1-8b-rtxpro6000")
 BUSY = scaled(generate_conversation_hour(3, 400), 60.0)
@@ -59,6 +59,32 @@ def test_every_request_ends_once_whatever_the_policy():
         ended = summary.completed + summary.cancelled + summary.refused + summary.shed
         assert ended == summary.requests == 400
         assert summary.cancelled > 0
+
+
+def test_progress_is_the_share_that_has_ended_and_changes_nothing():
+    """The last arrives long before the end: what still runs then is most of the work."""
+    heard: list[float] = []
+    scenario = Scenario(trace=scaled(BUSY, 100.0), profile=PROFILE, replicas=2)
+    assert replay(scenario, heard.append) == replay(scenario)
+    assert heard == sorted(heard)
+    assert heard[199] < 0.5  # when the last arrives
+    assert heard[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("value_ms", "limit_ms", "told"),
+    [
+        (418.2, 0.4, "TTFT p99 418.2 ms, over 0.4"),
+        (418.2, 400.0, "TTFT p99 418 ms, over 400"),
+        (418.2, 418.0, "TTFT p99 418.200 ms, over 418"),
+        (1e6 / 3, 1_000.25, "TTFT p99 333,333.33 ms, over 1,000.25"),
+        (float("nan"), 5.0, "no TTFT was seen: too few tokens were generated"),
+    ],
+)
+def test_a_target_that_is_missed_is_told_with_digits_that_tell_both_apart(value_ms, limit_ms, told):
+    summary = replay(Scenario(trace=taken(BUSY, np.arange(1)), profile=PROFILE)).summary
+    spread = replace(summary.ttft, quantiles_ms=(value_ms,) * 4)
+    assert misses(replace(summary, ttft=spread), Target(ttft_p99_ms=limit_ms)) == (told,)
 
 
 def test_the_same_scenario_gives_the_same_replay():
@@ -248,8 +274,12 @@ def test_a_prefix_cache_that_a_trace_switches_on_is_told():
         for k in range(3)
     ]
     trace = build_trace("shared", records)
-    note = told(replay(Scenario(trace=trace, profile=flat())).summary, "the trace has shared")
+    runs = sweep(Scenario(trace=trace, profile=flat()), [1])
+    note = told(runs[0].summary, "the trace has shared")
     assert "switched on" in note[0]
+    # The answer carries what limits it, not what was assumed.
+    sentence = fewest(runs, Target()).sentence
+    assert sentence == "the target is met from replicas = 1 [uncalibrated: rankings only]"
     assert "upper bound" in note[0]
     on = replace(flat(), replica=replace(PROFILE.replica, prefix_cache=True))
     note = told(replay(Scenario(trace=trace, profile=on)).summary, "the trace has shared")

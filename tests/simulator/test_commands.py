@@ -95,7 +95,11 @@ def test_a_bad_trace_is_refused_with_line_and_column_and_writes_nothing(tmp_path
         (("--sweep", "replicas=8..1"), "rising"),
         (("--sweep", "profiles=1"), "write replicas="),
         (("--sweep", "replicas=1..2", "--replicas", "2"), "leave --replicas out"),
-        (("--seed", "-1"), "--seed may not be negative"),
+        (("--sweep", ""), "--sweep ''; write replicas="),
+        (("--seed", "1"), "--seed is of the generated hour"),
+        (("--requests", "9"), "--requests is of the generated hour"),
+        (("--calibration", "c.json", "--profile", "qwen3-32b-rtxpro6000x2"), "leave --profile out"),
+        (("--scale", "nan"), "--scale takes a factor between 0.001 and 1,000"),
         (("--ttft-p99-ms", "-3"), "--ttft-p99-ms must be a positive number"),
         (("--itl-p99-ms", "nan"), "--itl-p99-ms must be a positive number"),
         (("--json", "/nowhere/at/all.json"), "/nowhere/at/all.json: there is no folder"),
@@ -106,6 +110,26 @@ def test_a_bad_trace_is_refused_with_line_and_column_and_writes_nothing(tmp_path
 def test_what_cannot_be_run_is_refused_with_a_sentence(trace, arguments, reason):
     with pytest.raises(CommandError, match=reason):
         run("simulate", trace, *arguments)
+
+
+def test_a_seed_is_not_negative():
+    with pytest.raises(CommandError, match="--seed may not be negative"):
+        run("simulate", "--seed", "-1")
+
+
+def test_how_long_a_trace_may_be_is_told_at_its_own_rate(tmp_path):
+    path = tmp_path / "long.csv"
+    path.write_text("arrival_us,input_tokens,output_tokens\n0,5,5\n2592000000000,5,5\n")
+    with pytest.raises(CommandError, match=r"line 3, .* in line 2; a trace may last 26\.7 days"):
+        run("simulate", path)
+    assert "2 requests" in run("simulate", path, "--scale", "1.2")[0]
+
+
+def test_each_note_is_told_once_also_with_a_target(trace):
+    out, _ = run("simulate", trace, "--ttft-p99-ms", "0.4")
+    assert out.count("not on this deployment") == 1
+    assert "no run meets the target; with replicas = 1: TTFT p99 " in out
+    assert "ms, over 0.4\n" in out
 
 
 def test_a_trace_that_is_not_there_is_refused(tmp_path):

@@ -15,9 +15,16 @@ from simulator.capacity import MAX_SWEEP, Target, caveats, fewest, sweep
 from simulator.profiles import DEFAULT_PROFILE, PROFILES, Profile, profile
 from simulator.replay import MAX_REPLICAS, POLICIES, Replay, Scenario
 from simulator.report import html_report, json_report, summary_table, write_whole
+from simulator.timing import MAX_TRACE_US
 from simulator.trace_files import read_trace
 from simulator.traces import Trace
-from simulator.workload import AZURE_CONV_REQUESTS, generate_conversation_hour, scaled
+from simulator.workload import (
+    AZURE_CONV_REQUESTS,
+    MAX_RATE,
+    MIN_RATE,
+    generate_conversation_hour,
+    scaled,
+)
 
 INTERRUPTED = 130
 
@@ -49,14 +56,15 @@ class Command(BaseCommand):
             type=Path,
             help="CSV or JSONL, also .gz; without it, a generated hour of conversations",
         )
-        parser.add_argument("--seed", type=int, default=1, help="of the generated hour")
+        parser.add_argument("--seed", type=int, help="of the generated hour; 1 if left out")
         parser.add_argument(
-            "--requests", type=int, default=AZURE_CONV_REQUESTS, help="in that hour"
+            "--requests", type=int, help=f"in that hour; {AZURE_CONV_REQUESTS} if left out"
         )
         parser.add_argument("--replicas", type=int, help="how many serve; 1 if left out")
         parser.add_argument("--sweep", help="replicas=1..8: one run for each number")
         parser.add_argument(
-            "--profile", default=DEFAULT_PROFILE, help=", ".join(p.key for p in PROFILES)
+            "--profile",
+            help=f"{', '.join(p.key for p in PROFILES)}; {DEFAULT_PROFILE} if left out",
         )
         parser.add_argument("--calibration", type=Path, help="a file that calibrate wrote")
         parser.add_argument("--policy", default="least-loaded", help=", ".join((*POLICIES, NAME)))
@@ -91,10 +99,10 @@ class Command(BaseCommand):
     def _run(self, options: dict[str, Any]) -> None:
         _check(options)
         counts = [1 if options["replicas"] is None else options["replicas"]]
-        if options["sweep"]:
+        if options["sweep"] is not None:
             counts = replica_counts(options["sweep"])
         scenario = Scenario(
-            trace=scaled(_trace(options), options["scale"]),
+            trace=scaled(self._trace(options), options["scale"]),
             profile=_profile(options),
             replicas=counts[0],
             policy=options["policy"],
@@ -103,6 +111,17 @@ class Command(BaseCommand):
         with progress_bar(self.stderr, "simulating") as progress:
             runs = sweep(scenario, counts, progress)
         self._tell(runs, options)
+
+    def _trace(self, options: dict[str, Any]) -> Trace:
+        path = options["trace"]
+        if path is None:
+            seed, requests = options["seed"], options["requests"]
+            return generate_conversation_hour(
+                1 if seed is None else seed, AZURE_CONV_REQUESTS if requests is None else requests
+            )
+        if self.stderr.isatty():
+            self.stderr.write(f"reading {path}", style_func=str)
+        return read_trace(path, max_span_us=int(MAX_TRACE_US * options["scale"]))
 
     def _tell(self, runs: tuple[Replay, ...], options: dict[str, Any]) -> None:
         target = Target(ttft_p99_ms=options["ttft_p99_ms"], itl_p99_ms=options["itl_p99_ms"])
@@ -120,7 +139,11 @@ class Command(BaseCommand):
         summary = runs[0].summary
         plural = "" if summary.requests == 1 else "s"
         self.stdout.write(f"{summary.requests:,} request{plural} from {summary.source}")
-        self.stdout.write(f"on {summary.profile}")
+        # Each note stands in a line of its own, so neither the profile nor the answer repeats it.
+        served_by = summary.profile
+        for note in caveats(runs):
+            served_by = served_by.removesuffix(f" ({note})")
+        self.stdout.write(f"on {served_by}")
         for note in caveats(runs):
             self.stdout.write(f"note: {note}")
         rows = summary_table(runs)
@@ -128,17 +151,25 @@ class Command(BaseCommand):
         for row in rows:
             self.stdout.write("  ".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)))
         if answer is not None:
-            self.stdout.write(answer.sentence)
+            self.stdout.write(answer.sentence.partition(" [")[0])
         for path in self._written:
             self.stdout.write(f"wrote {path}")
 
 
 def _check(options: dict[str, Any]) -> None:
     """Raise ValueError for what would otherwise be found out only after the simulation."""
-    if options["sweep"] and options["replicas"] is not None:
+    if options["sweep"] is not None and options["replicas"] is not None:
         raise ValueError("--sweep says how many replicas: leave --replicas out")
-    if options["seed"] < 0:
+    if options["trace"] is not None:
+        for name in ("seed", "requests"):
+            if options[name] is not None:
+                raise ValueError(f"--{name} is of the generated hour: leave it or the trace out")
+    if options["calibration"] is not None and options["profile"] is not None:
+        raise ValueError("--calibration names the replica: leave --profile out")
+    if options["seed"] is not None and options["seed"] < 0:
         raise ValueError("--seed may not be negative")
+    if not MIN_RATE <= options["scale"] <= MAX_RATE:
+        raise ValueError(f"--scale takes a factor between {MIN_RATE} and {MAX_RATE:,}")
     policies = (*POLICIES, NAME)
     if options["policy"] not in policies:
         raise ValueError(f"no policy {options['policy']!r}; there are {', '.join(policies)}")
@@ -151,13 +182,7 @@ def _check(options: dict[str, Any]) -> None:
     )
 
 
-def _trace(options: dict[str, Any]) -> Trace:
-    if options["trace"] is not None:
-        return read_trace(options["trace"])
-    return generate_conversation_hour(options["seed"], options["requests"])
-
-
 def _profile(options: dict[str, Any]) -> Profile:
     if options["calibration"] is not None:
         return read_calibration(options["calibration"])
-    return profile(options["profile"])
+    return profile(options["profile"] or DEFAULT_PROFILE)
