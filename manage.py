@@ -4,8 +4,24 @@
 import os
 import sys
 
-from django.core.management import execute_from_command_line
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command that the arguments name; Ctrl-C ends it with one line, status 130."""
+    try:
+        # Imported here: Ctrl-C while Django loads is Ctrl-C, too.
+        from django.core.management import execute_from_command_line
+
+        from gateway.management.listing import quiet_without_a_reader
+
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+        with quiet_without_a_reader():
+            execute_from_command_line(sys.argv)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(INTERRUPTED)
+
 
 if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
-    execute_from_command_line(sys.argv)
+    main()

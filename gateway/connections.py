@@ -101,10 +101,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if head_bytes > HEAD_LIMIT_BYTES:
             self._hang_up("HEAD_TOO_LARGE", _HEAD_TOO_LARGE)
             raise ValueError("the head is over its limit")  # so that nothing more of it is parsed
-        hosts, version = (
-            [name for name, _ in self.headers].count(b"host"),
-            self.parser.get_http_version(),
-        )
+        hosts = [name for name, _ in self.headers].count(b"host")
+        version = self.parser.get_http_version()
         if hosts > 1 or version == "0.9" or (version == "1.1" and not hosts):
             raise ValueError("it has no one host, or no version")  # a 400: RFC 9112, section 3.2
         super().on_headers_complete()

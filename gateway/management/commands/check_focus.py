@@ -5,16 +5,15 @@ import io
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from gateway.management.listing import ListingCommand
 from ledger.focus.checking import Checked, check
 
 SHOWN = 20
 GZIP = b"\x1f\x8b"
 
 
-class Command(ListingCommand):
+class Command(BaseCommand):
     help = (
         "Checks columns, types, nulls and allowed values of a CSV against FOCUS 1.2, names the "
         "first problems by line and column, and exits 1 where there are any. Reads gzip too."

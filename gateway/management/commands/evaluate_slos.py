@@ -4,9 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from gateway.management.listing import ListingCommand
 from gateway.management.performing import asked, refusal
 from gateway.operations.base import Refused
 from gateway.operations.control import EvaluateSlos
@@ -14,7 +13,7 @@ from gateway.operations.control import EvaluateSlos
 PASSES_LIMIT = 1_000  # of some eight hours each
 
 
-class Command(ListingCommand):
+class Command(BaseCommand):
     help = (
         "Evaluate every window of every objective that is closed and was not evaluated, act on "
         "the newest, and judge the windows of rollouts. The running server does so by itself."

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.clock import SystemClock
 from gateway.fleet_file.differences import Difference
 from gateway.fleet_file.document import TEXT_LIMIT_BYTES, read_fleet, write_fleet
 from gateway.fleet_file.in_force import fleet_in_force, plan_id
-from gateway.management.listing import ListingCommand
 from gateway.management.performing import asked, refusal, text_of
 from gateway.operations.anywhere import command_actor
 from gateway.operations.base import Refused, Seen
@@ -24,7 +23,7 @@ from ledger.reading import reader
 CHANGES_EXIT = 2
 
 
-class Command(ListingCommand):
+class Command(BaseCommand):
     help = (
         "plan: what a fleet file would change; exits 0 for nothing, 2 for something, 1 for a file "
         "that can't be used, each problem with its line and column. apply: publish that, all of "

@@ -6,14 +6,13 @@ from typing import Any
 
 import msgspec
 from django.conf import settings
-from django.core.management.base import CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
 from gateway.clock import SystemClock
-from gateway.management.listing import ListingCommand
 from ledger.health import health
 
 
-class Command(ListingCommand):
+class Command(BaseCommand):
     help = "Shows the ledger's file, log, chain, triggers, backup and open unknowns, by code."
     requires_system_checks: tuple[str, ...] = ()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.clock import SystemClock
 from gateway.fleet_file.document import TEXT_LIMIT_BYTES
@@ -13,7 +13,6 @@ from gateway.fleet_file.named import named, read
 from gateway.fleet_file.positions import BadToml, nearest, parse
 from gateway.fleet_file.secrets import credential_faults
 from gateway.fleet_file.toml_text import written
-from gateway.management.listing import ListingCommand
 from gateway.management.performing import performed, text_of
 from gateway.operations.base import Operation
 from gateway.operations.policies import (
@@ -33,7 +32,7 @@ from ledger.queries import drafts
 from ledger.reading import reader
 
 
-class Command(ListingCommand):
+class Command(BaseCommand):
     help = (
         "Route policies: list them, show or compare revisions, check a file, draft, publish, "
         "return to an earlier one. A file has a policy's fields in TOML, as `show` prints them. "

@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 from django.conf import settings
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from gateway.management.listing import ListingCommand
 from gateway.management.performing import asked, refusal, text_of
 from gateway.operations.base import Refused
 from gateway.operations.reconciliation import Reconcile
@@ -25,7 +24,7 @@ from ledger.reconcile.values import Refused as NotCompared
 PLAN_LIMIT_BYTES = 1 << 20
 
 
-class Command(ListingCommand):
+class Command(BaseCommand):
     help = (
         "Compares what a provider billed with the attempts that it was sent, and keeps the result. "
         "Exits 0 where they agree within the plan's tolerances, 1 where not."

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.fleet_file.document import Fleet, read_fleet
-from gateway.management.listing import ListingCommand
 from gateway.management.times import instant_us
 from gateway.policy.comparing import Comparison
 from gateway.policy.counterfactual import Side, Summary
@@ -21,7 +20,7 @@ SHOWN = 5
 MOVES_SHOWN = 20
 
 
-class Command(ListingCommand):
+class Command(BaseCommand):
     help = (
         "Makes recorded decisions again from the ledger alone and compares them byte for byte, "
         "those about retries, fallbacks and hedges too. "

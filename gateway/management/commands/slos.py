@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from gateway.management.listing import ListingCommand
 from gateway.management.performing import performed, text_of
 from gateway.operations.control import ImportSlos
 from ledger import openslo
@@ -15,7 +14,7 @@ from ledger.queries.objectives import objectives
 from ledger.reading import reader
 
 
-class Command(ListingCommand):
+class Command(BaseCommand):
     help = "Export the objectives in force as OpenSLO YAML, or declare those of such a file."
 
     def add_arguments(self, parser: CommandParser) -> None:

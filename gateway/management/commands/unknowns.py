@@ -4,16 +4,15 @@ import json
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.clock import SystemClock
-from gateway.management.listing import ListingCommand
 from gateway.unknown_report import unknowns_body
 from ledger.errors import LedgerError
 from ledger.reading import reader
 
 
-class Command(ListingCommand):
+class Command(BaseCommand):
     help = "List the open unknowns. `manage.py operate resolve_unknown` settles one."
 
     def add_arguments(self, parser: CommandParser) -> None:

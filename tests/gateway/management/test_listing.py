@@ -1,4 +1,4 @@
-"""Commands that print lists, and a reader that leaves before the end (`… | head`)."""
+"""Commands, and a reader that leaves before the end (`… | head`)."""
 
 import os
 import subprocess
@@ -10,9 +10,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("command", "unbuffered"), [("rates disagreements litellm=TABLE", "1"), ("operate --list", "")]
+)
 def test_a_list_whose_reader_is_gone_ends_quietly_and_not_as_if_it_had_been_read(
-    tmp_path, unbuffered
+    tmp_path, command, unbuffered
 ):
     """At the first line that can't be written, and where all of it is written at the end."""
     table = tmp_path / "prices.json"
@@ -21,7 +23,7 @@ def test_a_list_whose_reader_is_gone_ends_quietly_and_not_as_if_it_had_been_read
     os.close(reading)
     try:
         ended = subprocess.run(
-            [sys.executable, "manage.py", "rates", "disagreements", f"litellm={table}"],
+            [sys.executable, "manage.py", *command.replace("TABLE", str(table)).split()],
             cwd=ROOT,
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             stdout=writing,
