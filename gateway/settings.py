@@ -4,9 +4,9 @@ Each WEIGHBRIDGE_* variable is listed in docs/operate.md. A value that can't be 
 start with a sentence that says what to do.
 """
 
-import math
 import os
 import secrets
+import sys
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
@@ -24,14 +24,18 @@ def _flag(name: str, default: bool) -> bool:
     return value in {"1", "true", "yes"}
 
 
-def _positive_number(name: str, default: float) -> float:
+TIME_SCALE_LIMIT = 1_000.0  # a simulated clock has 53 days: at this scale, 77 minutes
+
+
+def _positive_number(name: str, default: float, most: float = sys.float_info.max) -> float:
     raw = os.environ.get(name, str(default))
     try:
         value = float(raw)
     except ValueError:
         value = 0.0
-    if not 0 < value < math.inf:  # not a number is neither
-        raise ImproperlyConfigured(f"{name} is {raw!r}; set it to a finite number above 0.")
+    if not 0 < value <= most:  # NaN isn't either
+        above = "" if most == sys.float_info.max else f" and at most {most:g}"
+        raise ImproperlyConfigured(f"{name} is {raw!r}; set it to a finite number above 0{above}.")
     return value
 
 
@@ -86,7 +90,7 @@ WEIGHBRIDGE_CONSOLE_DB = Path(
     os.environ.get("WEIGHBRIDGE_CONSOLE_DB", WEIGHBRIDGE_DB.with_name("console.sqlite3"))
 )
 SHARED_DIR = Path(os.environ.get("WEIGHBRIDGE_SHARED", BASE_DIR.parent / "shared"))  # real data
-TIME_SCALE = _positive_number("WEIGHBRIDGE_TIME_SCALE", 1.0)
+TIME_SCALE = _positive_number("WEIGHBRIDGE_TIME_SCALE", 1.0, TIME_SCALE_LIMIT)
 ALLOW_LINK_LOCAL = _flag("WEIGHBRIDGE_ALLOW_LINK_LOCAL", False)
 PROVIDER_CREDENTIAL = _credential  # looked up when it is needed, kept nowhere
 CONTROL_MODE = _one_of("WEIGHBRIDGE_CONTROL", ("automatic", "approve", "off"))

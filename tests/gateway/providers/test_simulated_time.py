@@ -9,7 +9,7 @@ from gateway.clock import SystemClock
 from gateway.providers.simulated import capacity
 from gateway.providers.simulated_queue import Front
 from gateway.providers.simulator import SimulatorProvider
-from gateway.settings import _positive_number
+from gateway.settings import TIME_SCALE_LIMIT, _positive_number
 from simulator.scheduler import Snapshot
 from simulator.timing import PS_PER_MS
 
@@ -37,8 +37,16 @@ def test_a_scaled_backend_says_at_its_start_that_predictions_have_to_be_of_real_
     assert "20 times as fast" in caplog.text and "predictions" in caplog.text
 
 
-@pytest.mark.parametrize("raw", ["inf", "-inf", "nan", "0", "-1", "1e999", "fast", ""])
+@pytest.mark.parametrize("raw", ["inf", "-inf", "nan", "0", "-1", "1e999", "1001", "fast", ""])
 def test_a_time_scale_that_no_clock_can_run_at_is_refused_in_words(monkeypatch, raw):
     monkeypatch.setenv("WEIGHBRIDGE_TIME_SCALE", raw)
-    with pytest.raises(ImproperlyConfigured, match=r"TIME_SCALE is .* finite number above 0"):
-        _positive_number("WEIGHBRIDGE_TIME_SCALE", 1.0)
+    with pytest.raises(
+        ImproperlyConfigured, match=r"TIME_SCALE is .* finite number above 0 and at most 1000"
+    ):
+        _positive_number("WEIGHBRIDGE_TIME_SCALE", 1.0, TIME_SCALE_LIMIT)
+
+
+def test_no_other_number_of_the_settings_may_be_infinite(monkeypatch):
+    monkeypatch.setenv("WEIGHBRIDGE_BODY_LIMIT_BYTES", "inf")
+    with pytest.raises(ImproperlyConfigured, match=r"set it to a finite number above 0\.$"):
+        _positive_number("WEIGHBRIDGE_BODY_LIMIT_BYTES", 1.0)
