@@ -1,4 +1,7 @@
-"""`python -m benchmarks.peers`: see `--help` and docs/benchmarks.md."""
+"""`python -m benchmarks.peers`: the gateway beside others, over one upstream and the same loads.
+
+Prints what it measured and writes var/bench/peers.json; docs/benchmarks.md says how and what of.
+"""
 
 import argparse
 import os
@@ -17,21 +20,30 @@ from benchmarks.peers.processes import prefer
 from benchmarks.peers.values import OURS, SIMULATED, Results
 from simulator.report import write_whole
 
+DESCRIPTION = (
+    "Measures the gateway and its peers, one after the other, over the same upstream and loads. "
+    "Prints the figures and writes var/bench/peers.json; docs/benchmarks.md says what they mean. "
+    "Exits 1 where a ledger's books don't hold."
+)
 VAR = ROOT / "var" / "bench"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=DESCRIPTION)
+    parser.add_argument(
+        "--rounds", type=int, default=3, metavar="N", help="of every load (%(default)s)"
+    )
     known = [peer.key for peer in PEERS]
     parser.add_argument(
-        "--peers", nargs="*", choices=known, metavar="KEY", help=f"of {', '.join(known)}; else all"
+        "--peers", nargs="*", choices=known, metavar="KEY", help=f"of {', '.join(known)} (all)"
     )
     parser.add_argument("--short", action="store_true", help="a smoke test: seconds, and no peer")
-    parser.add_argument("--nice", type=int, default=0, help="the priority of all that is measured")
-    parser.add_argument("--docs", type=Path, help="the folder of benchmarks.md; else nothing there")
-    parser.add_argument("--from", dest="source", type=Path, help="a run's JSON: only told again")
-    parser.add_argument("--growth", type=int, metavar="RECEIPTS", help="beside a ledger of so many")
+    parser.add_argument("--nice", type=int, default=0, help="priority of all that is measured (0)")
+    parser.add_argument("--docs", type=Path, help="the folder whose benchmarks.md to renew")
+    parser.add_argument("--from", dest="source", type=Path, help="tell an earlier run's JSON again")
+    parser.add_argument(
+        "--growth", type=int, metavar="RECEIPTS", help="how a ledger of so many slows it"
+    )
     options = parser.parse_args()
     VAR.mkdir(parents=True, exist_ok=True)
     if options.nice:

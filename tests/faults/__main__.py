@@ -29,18 +29,33 @@ from tests.ledger_fixtures import migrate_ledger, without_log  # noqa: E402
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--injections", type=int, default=500)
-    parser.add_argument("--seed", type=int, help="that of an earlier run has the same order")
-    parser.add_argument("--kinds", help="names, with commas; all of them unless given")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="at most")
-    parser.add_argument("--directory", type=Path, help="where the ledger is; memory is fastest")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults",
+        description="Every kind of fault, again and again. " + __doc__.partition("\n\n")[2],
+        epilog=f"kinds: {', '.join(KINDS)}; without a C compiler none of {', '.join(sorted(NEED_DISK))}",
+    )
+    parser.add_argument(
+        "--injections", type=int, default=500, metavar="N", help="how many in all (%(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="S", help="an earlier run's, for the same order (a fresh one)"
+    )
+    parser.add_argument("--kinds", metavar="A,B", help="only these, with commas (every kind)")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, metavar="M", help="stop after so many (never)"
+    )
+    parser.add_argument(
+        "--directory", type=Path, help="where the ledger is; memory is fastest (the system's own)"
+    )
     options = parser.parse_args()
+    kinds = options.kinds.split(",") if options.kinds else list(KINDS)
+    for name in kinds:
+        if name not in KINDS:
+            parser.error(f"--kinds: {name} is none of {', '.join(KINDS)}")
     seed = secrets.randbits(32) if options.seed is None else options.seed
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     print(f"seed {seed}; {idle_limit():,} idle connections (descriptor limit {hard:,})", flush=True)
-    kinds = options.kinds.split(",") if options.kinds else list(KINDS)
     disk = True
     try:
         library()

@@ -26,12 +26,26 @@ from tests.soak.virtual import hour  # noqa: E402
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--warm-up", type=float, default=240.0, help="seconds before")
-    parser.add_argument("--no-virtual", action="store_true", help="leave the hour out")
-    parser.add_argument("--seed", type=int)
-    parser.add_argument("--directory", type=Path, help="where the ledgers are; memory is fastest")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak",
+        description="An hour in virtual time, then minutes for real. "
+        + __doc__.partition("\n\n")[2],
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=10.0, metavar="M",
+        help="how long it is watched for real (%(default)g)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--warm-up", type=float, default=240.0, metavar="SECONDS",
+        help="the same load before it is watched (%(default)g)",
+    )  # fmt: skip
+    parser.add_argument("--no-virtual", action="store_true", help="leave the virtual hour out")
+    parser.add_argument(
+        "--seed", type=int, metavar="S", help="an earlier run's, for the same load (a fresh one)"
+    )
+    parser.add_argument(
+        "--directory", type=Path, help="where the ledgers are; memory is fastest (the system's own)"
+    )
     options = parser.parse_args()
     seed = secrets.randbits(32) if options.seed is None else options.seed
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
