@@ -1,7 +1,9 @@
 """API keys: made, shown once, revoked (SEC-2)."""
 
 import secrets
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+import msgspec
 
 from gateway.api.auth import ALL_SCOPES, KEY_RANDOM_BYTES, KNOWN_SCOPES, mint_key
 from gateway.auth_roles import Role
@@ -10,6 +12,8 @@ from ledger.queries import configuration as stored
 from ledger.records import ApiKeyRevocation
 
 SCOPES_LIMIT = len(KNOWN_SCOPES)
+# Listed in the schema; another is refused by `plan`, in words that name it.
+Scope = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(KNOWN_SCOPES)})]
 
 
 class CreateKey(Operation, frozen=True, kw_only=True):
@@ -19,7 +23,7 @@ class CreateKey(Operation, frozen=True, kw_only=True):
     ROLE: ClassVar[Role] = "admin"
 
     tenant_id: str
-    scopes: tuple[str, ...] = ALL_SCOPES
+    scopes: tuple[Scope, ...] = ALL_SCOPES
     expires_at_us: int | None = None
 
     def plan(self, seen: Seen) -> Plan | Refused:

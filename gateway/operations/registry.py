@@ -60,6 +60,20 @@ def read(name: str, body: bytes) -> Operation | Refused:
         return Refused(code="INVALID_REQUEST", message=f"{name}: the body is no JSON object")
 
 
+def values_of(schema: dict[str, Any], field: str) -> tuple[str, ...]:
+    """What an operation's field can be, where only certain texts are; of a list, its items."""
+    kind = schema["$defs"][schema["$ref"].rpartition("/")[2]]
+    return tuple(str(value) for value in _enum(kind["properties"][field]))
+
+
+def _enum(schema: dict[str, Any]) -> list[Any]:
+    found: list[Any] = schema.get("enum", [])
+    for inner in (schema.get("items"), *schema.get("anyOf", ())):
+        if not found and isinstance(inner, dict):
+            found = _enum(inner)
+    return found
+
+
 def described() -> dict[str, Any]:
     """Each operation with its role, what it does and its fields as JSON Schema."""
     return {

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.management.performing import performed
 from gateway.operations.base import Refused
-from gateway.operations.registry import OPERATIONS, described, read
+from gateway.operations.registry import OPERATIONS, described, read, values_of
 
 FIELDS_LIMIT_BYTES = 64 << 20
 
@@ -52,7 +52,9 @@ class Command(BaseCommand):
             for field in msgspec.structs.fields(OPERATIONS[name]):
                 if field.name != "reason":
                     required = " (required)" if field.required else ""
-                    self.stdout.write(f"    {field.name}{required}")
+                    values = ", ".join(values_of(told["schema"], field.name))
+                    shown = f": {values}" if values else ""
+                    self.stdout.write(f"    {field.name}{required}{shown}")
 
 
 def _with_reason(text: str, reason: str) -> bytes:

@@ -210,6 +210,15 @@ def test_a_shell_sees_0_for_done_and_1_for_refused(fleet):
     assert set(re.findall(r"^(\w+) \(", listed.stdout, re.MULTILINE)) == set(described())
 
 
+def test_the_list_of_operations_says_what_a_field_can_be_where_only_certain_texts_are():
+    out = io.StringIO()
+    call_command("operate", "--list", stdout=out)
+    lines = out.getvalue().splitlines()
+    assert "    scopes: inference, receipts, reports, operate, administer" in lines
+    assert "    became (required): cancelled, completed, failed, not_run, written_off" in lines
+    assert "    tenant_id (required)" in lines
+
+
 def test_every_operation_is_in_the_documents_table_with_its_role():
     table = (DOCS / "operations.md").read_text()
     documented = {
