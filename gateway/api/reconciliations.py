@@ -25,7 +25,8 @@ from gateway.submission import Caller
 from ledger.money import units_text
 from ledger.reconcile.overview import Books, overview
 from ledger.reconcile.reports import Found, Movement, Report, report
-from ledger.reconcile.running import PeriodOf, Refused, period_of
+from ledger.reconcile.running import PeriodOf, period_of
+from ledger.reconcile.values import Refused
 from ledger.records import Invoice, PeriodLock, ReconciliationSignOff
 
 RECONCILIATIONS: Final = "/api/v1/reconciliations"
