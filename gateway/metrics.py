@@ -39,6 +39,12 @@ _tokens = Counter(
     ["route", "kind"],
     registry=REGISTRY,
 )
+_cost = Counter(
+    "weighbridge_cost_pico",
+    "What requests cost by their receipts, 10^-12 of the ledger's currency: whole numbers.",
+    ["route"],
+    registry=REGISTRY,
+)
 _ttft = Histogram(
     "weighbridge_ttft_seconds",
     "Time to first token of requests that got one.",
@@ -87,7 +93,7 @@ _attempts = Counter(
 )
 _over_cap = Counter(
     "weighbridge_usage_over_cap",
-    "Attempts whose provider counts more output than the request's cap; billed as it says.",
+    "Attempts of more output than the request's cap: a provider's own count is billed as it says.",
     ["route"],
     registry=REGISTRY,
 )
@@ -179,6 +185,7 @@ def request_ended(receipt: Receipt) -> None:
     series.input_tokens.add(receipt.input_tokens)
     series.output_tokens.add(receipt.output_tokens)
     series.cached_tokens.add(receipt.cached_input_tokens)
+    series.cost.add(receipt.cost_total_pico)
     series.ttft.add(receipt.first_token_us)
     series.queue.add(receipt.queue_us)
     series.itl.add(receipt.itl_p95_us)
@@ -192,6 +199,7 @@ class _Series(NamedTuple):
     input_tokens: Counter
     output_tokens: Counter
     cached_tokens: Counter
+    cost: Counter
     ttft: Histogram
     queue: Histogram
     itl: Histogram
@@ -205,6 +213,7 @@ def _series_of(route_id: str | None, priority_name: str) -> _Series:
         input_tokens=_tokens.labels(route, "input"),
         output_tokens=_tokens.labels(route, "output"),
         cached_tokens=_tokens.labels(route, "cached_input"),
+        cost=_cost.labels(route),
         ttft=_ttft.labels(route, priority),
         queue=_queue.labels(route, priority),
         itl=_itl.labels(route, priority),
@@ -236,7 +245,7 @@ def attempt_ended(kind: str, route_id: str, status: str) -> None:
 
 
 def usage_over_cap(route_id: str) -> None:
-    """Count an attempt whose provider says that it generated more than was asked for (CST-6)."""
+    """Count an attempt that generated more than was asked for (CST-6)."""
     child(_over_cap, _route(route_id)).inc()
 
 

@@ -49,6 +49,9 @@ def test_a_completed_request_is_counted_and_timed_once():
     assert value("weighbridge_e2e_seconds_count", **where) == 1
     assert value("weighbridge_queue_seconds_bucket", le="0.025", **where) == 1
     assert value("weighbridge_tokens_total", route="route-metrics", kind="output") == 200
+    cost_pico = receipt().cost_total_pico
+    assert cost_pico > 0
+    assert value("weighbridge_cost_pico_total", route="route-metrics") == cost_pico
 
 
 def test_a_degraded_success_and_a_request_without_a_token_are_told_apart():
