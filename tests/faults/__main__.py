@@ -32,7 +32,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.faults",
         description="Every kind of fault, again and again. " + __doc__.partition("\n\n")[2],
-        epilog=f"kinds: {', '.join(KINDS)}; these need a C compiler: {', '.join(sorted(NEED_DISK))}",
+        epilog=f"kinds: {', '.join(KINDS)}; with a C compiler: {', '.join(sorted(NEED_DISK))}",
     )
     parser.add_argument(
         "--injections", type=int, default=500, metavar="N", help="how many in all (%(default)s)"
