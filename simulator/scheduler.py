@@ -78,7 +78,9 @@ class ReplicaConfig:
             raise ValueError("block size must be positive, reserve and watermark not negative")
         if self.usable_blocks < 1:
             raise ValueError("no block is left beside the reserved ones")
-        if not 1 <= self.max_num_seqs <= self.max_num_batched_tokens:
+        if self.max_num_seqs < 1:
+            raise ValueError("max_num_seqs must be at least 1")
+        if self.max_num_seqs > self.max_num_batched_tokens:
             raise ValueError("max_num_batched_tokens must be at least max_num_seqs")
         for name, most in _LIMITS:
             if getattr(self, name) > most:

@@ -61,6 +61,21 @@ def test_a_calibration_never_replaces_its_receipts(trace):
     assert trace.read_text() == TRACE
 
 
+@pytest.mark.parametrize("option", ["--route", "--from", "--until", "--ledger"])
+def test_what_chooses_from_the_ledger_is_refused_beside_a_file_of_receipts(trace, option):
+    told = refused("calibrate", "--receipts", trace, option, "2026-01-01")
+    assert told == f"{option} is of the ledger: leave it or --receipts out"
+
+
+@pytest.mark.parametrize("count", [1, 39])
+def test_too_few_receipts_are_refused_before_the_fit(tmp_path, count):
+    path = tmp_path / "few.csv"
+    head = "arrival_us,first_token_us,last_token_us,input_tokens,output_tokens\n"
+    path.write_text(head + "".join(f"{k},{k + 4},{k + 8},7,8\n" for k in range(count)))
+    told = refused("calibrate", "--receipts", path)
+    assert told.startswith(f"few.csv: receipts {count}, needed at least 40, because")
+
+
 def test_a_dash_a_pipe_and_a_device_are_refused_in_words(trace):
     pipe = trace.parent / "pipe"
     os.mkfifo(pipe)

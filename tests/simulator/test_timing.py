@@ -111,9 +111,10 @@ def test_a_table_of_times_holds_what_each_number_of_tokens_takes(model: TimeMode
     [
         ({"max_num_batched_tokens": 2**20 + 1}, "max_num_batched_tokens 1,048,577 is above"),
         ({"max_num_batched_tokens": 2**20, "max_num_seqs": 2**16 + 1}, "max_num_seqs 65,537 is"),
+        ({"max_num_seqs": 0}, "max_num_seqs must be at least 1"),
         ({"kv_blocks": 2**27 + 1}, "kv_blocks 134,217,729 is above the limit, 134,217,728"),
     ],
 )
-def test_sizes_beyond_any_engine_are_refused_before_a_table_is_made_of_them(size, reason):
+def test_sizes_of_no_engine_are_refused_before_a_table_is_made_of_them(size, reason):
     with pytest.raises(ValueError, match=reason):
         ReplicaConfig(**{"kv_blocks": 100, **size})

@@ -93,6 +93,8 @@ class Command(BaseCommand):
         )
         prior = profile(options["profile"])
         config = _config(prior.replica, options)
+        if options["receipts"] is not None and self.stderr.isatty():
+            self.stderr.write(f"reading {options['receipts']}", style_func=str)
         read = _receipts(options)
         if len(read) < MIN_BACKTESTED_RECEIPTS:
             raise ValueError(
@@ -146,6 +148,10 @@ def _config(base: ReplicaConfig, options: dict[str, Any]) -> ReplicaConfig:
 
 def _receipts(options: dict[str, Any]) -> Receipts:
     if options["receipts"] is not None:
+        of_ledger = {"route": "route", "since": "from", "until": "until", "ledger": "ledger"}
+        for key, name in of_ledger.items():
+            if options[key] is not None:
+                raise ValueError(f"--{name} is of the ledger: leave it or --receipts out")
         return read_receipts(options["receipts"])
     if not options["route"]:
         raise ValueError("name a --route of the ledger, or a file with --receipts")
