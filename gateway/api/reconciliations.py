@@ -62,7 +62,7 @@ class Reconciliations:
 
 
 def _overview(
-    connection: sqlite3.Connection, provider: str | None, period: PeriodOf | None
+    connection: sqlite3.Connection, provider: str | None = None, period: PeriodOf | None = None
 ) -> dict[str, Any]:
     found = overview(connection, provider=provider, period=period)
     return {"providers": [_books(one) for one in found]}
