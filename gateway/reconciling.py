@@ -36,7 +36,11 @@ def default_plan(connection: sqlite3.Connection, provider: str) -> Plan | Refuse
         for route_id, route in sorted(routes.items())
     )
     if not bindings:
-        message = f"no policy has a real route: nothing of ours can be on {provider}'s invoice"
+        message = (
+            f"no policy has a real route: nothing of ours can be on {provider}'s invoice. "
+            "Simulated routes, as the demonstration's, are billed by nobody; a plan (--plan) that "
+            "binds one compares the invoice all the same"
+        )
         return Refused(code="BINDINGS", message=message)
     return Plan(provider=provider, bindings=bindings)
 

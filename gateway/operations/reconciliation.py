@@ -279,10 +279,16 @@ def _imported(found: Import) -> str:
         f"Imported {invoice.lines:,} lines of {invoice.provider} ({invoice.format}), "
         f"{invoice.new_lines - found.revised:,} of them new, {found.revised:,} changed."
     )
+    if invoice.finer_than_pico_lines:
+        text += (
+            f" {invoice.finer_than_pico_lines:,} amounts are printed finer than 10^-12 and were "
+            "rounded half to even."
+        )
     if found.beside:
         text += (
             f" {found.beside:,} were added beside lines about the same thing that these files "
-            "don't have: right for a part of the same export; a later one is --export later."
+            "don't have. That is right for parts of one export; where a file is a whole export "
+            "made later, it counts twice: import such files with --export later."
         )
     return text
 

@@ -5,9 +5,10 @@ A column of a CSV is its number, from 1; of a JSON object it is the column where
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ledger.invoices.currencies import CURRENCIES
 from ledger.invoices.values import Unreadable
 from ledger.money import parse_scaled
 from ledger.zones import to_us
@@ -17,7 +18,7 @@ FINEST_PLACES = 40  # decimal places that an amount may be printed with
 TOKENS_LIMIT = 10**15
 AMOUNT_LIMIT_PICO = 10**30  # 10^18 units
 
-_CURRENCY = re.compile(r"[A-Z]{3}")
+_LEAP_SECOND = re.compile(r"(.*[0-9]:[0-5][0-9]):60(?![0-9])(.*)", re.DOTALL)
 # No text of a report holds these: control characters but tab and line ends, and half a character.
 _REFUSED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -178,8 +179,8 @@ class Fields:
     def currency(self, name: str) -> str:
         """An ISO 4217 code in capitals, whatever its case in the file."""
         value = self.need(name).upper()
-        if not _CURRENCY.fullmatch(value):
-            raise self.bad(name, "CURRENCY", f"{value[:20]!r} is no three-letter currency code")
+        if value not in CURRENCIES:
+            raise self.bad(name, "CURRENCY", f"{value[:20]!r} is no currency code of ISO 4217")
         return value
 
     def items(self, name: str) -> list[object]:
@@ -203,14 +204,23 @@ class Fields:
         return value * 1_000_000
 
     def time(self, name: str, *, utc: bool = False) -> int:
-        """A time in ISO 8601 or RFC 3339; with `utc`, one without an offset is taken as UTC."""
+        """A time in ISO 8601 or RFC 3339; with `utc`, one without an offset is taken as UTC.
+
+        A leap second, 23:59:60 of UTC, is the second after it.
+        """
         text = self.need(name)
+        leap = _LEAP_SECOND.fullmatch(text)
         try:
-            moment = datetime.fromisoformat(text)
+            moment = datetime.fromisoformat(text if leap is None else f"{leap[1]}:59{leap[2]}")
         except ValueError:
             raise self.bad(name, "TIME", f"{text[:40]!r} is no ISO 8601 time") from None
         if moment.tzinfo is None:
             if not utc:
                 raise self.bad(name, "TIME", f"{text[:40]!r} has no offset from UTC")
             moment = moment.replace(tzinfo=UTC)
+        if leap is not None:
+            utc_time = moment.astimezone(UTC)
+            if (utc_time.hour, utc_time.minute) != (23, 59):
+                raise self.bad(name, "TIME", f"{text[:40]!r} is no leap second: 23:59:60 UTC is")
+            moment += timedelta(seconds=1)
         return to_us(moment)

@@ -127,7 +127,18 @@ def _page(text: str, format_name: str | None, before: str | None) -> tuple[str, 
     if len(page.lines) > LINES_LIMIT:
         message = f"it has {len(page.lines):,} lines; {LINES_LIMIT:,} are the limit: split it"
         raise Unreadable("TOO_MANY_LINES", message)
+    for line in page.lines:
+        _check_sense(line)
     return format_name, page
+
+
+def _check_sense(line: Line) -> None:
+    """Unreadable where use that costs money is counted below zero: one of both is wrong."""
+    if line.kind == "usage" and (line.amount_pico or 0) > 0:
+        counted = str(line.tokens) if line.tokens is not None else line.quantity or ""
+        if counted.startswith("-"):
+            message = f"a quantity of {counted[:40]} costs money: a negative one is a credit"
+            raise Unreadable("NEGATIVE", message, line.line_number)
 
 
 def _detected(text: str, before: str | None) -> tuple[str, Tree | None]:

@@ -96,8 +96,8 @@ def _sources(plan: Plan, imports: Sequence[Invoice]) -> Refused | None:
         if role == "cost" and not formats:
             return Refused(
                 code="NO_COST_REPORT",
-                message=f"no cost report of {plan.provider} for this period was imported; usage "
-                "alone has no money: import_invoice it first",
+                message=f"no cost report of {plan.provider} for this period was imported"
+                f"{'; its usage report has no money' if imports else ''}: import_invoice one first",
             )
     return None
 

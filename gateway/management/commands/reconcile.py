@@ -18,7 +18,7 @@ from ledger.reading import reader
 from ledger.reconcile.exports import Export, write_csv, write_sqlite
 from ledger.reconcile.reports import Report, report
 from ledger.reconcile.running import Run, again
-from ledger.reconcile.values import Plan
+from ledger.reconcile.values import UNEXPLAINED, Plan
 from ledger.reconcile.values import Refused as NotCompared
 
 PLAN_LIMIT_BYTES = 1 << 20
@@ -65,10 +65,8 @@ class Command(BaseCommand):
         if isinstance(run, Run):
             self._write(run, options["csv"], options["sqlite"])
         if found.verdict == "differs":
-            raise CommandError(
-                f"{units_text(found.unexplained_pico)} {found.currency} is unexplained.",
-                returncode=1,
-            )
+            self.stderr.write(_differs(found))
+            raise SystemExit(1)
 
     def _tell(self, found: Report) -> None:
         self.stdout.write(f"{found.run_id}: {found.provider} {found.period}, {found.currency}")
@@ -99,6 +97,19 @@ class Command(BaseCommand):
 
     def _written(self, path: Path, written: Export) -> None:
         self.stdout.write(f"  {path}: {written.rows:,} rows, sha256 {written.sha256}")
+
+
+def _differs(found: Report) -> str:
+    """By how much, and the classes that it is in, the largest first."""
+    classes = [one for one in found.movements if one.class_name in UNEXPLAINED]
+    classes.sort(key=lambda one: -abs(one.difference_pico))
+    said = [
+        f"{one.class_name} {one.detail}".rstrip() + f" {units_text(one.difference_pico)}"
+        for one in classes
+        if one.class_name != "matched" or one.difference_pico
+    ]
+    amount = f"{units_text(found.unexplained_pico)} {found.currency}"
+    return f"differs by {amount}: {', '.join(said)}"
 
 
 def _plan(path: Path | None) -> Plan | None:

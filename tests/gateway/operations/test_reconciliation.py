@@ -100,50 +100,6 @@ def test_an_export_that_returns_to_an_earlier_amount_is_imported_again(books):
     assert (again.code, ids[-1] in again.message) == ("IMPORTED_BEFORE", True)
 
 
-def cur(*rows: tuple[str, str]) -> bytes:
-    """A Cost and Usage Report about one thing: (line item id, dollars)."""
-    heading = (
-        "identity/LineItemId,lineItem/LineItemType,lineItem/UsageStartDate,lineItem/UsageEndDate,"
-        "lineItem/UsageType,lineItem/CurrencyCode,lineItem/UnblendedCost"
-    )
-    cells = "Usage,2026-09-01T00:00:00Z,2026-09-01T01:00:00Z,USE1-Searches,USD"
-    return "\n".join([heading, *(f"{one},{cells},{dollars}" for one, dollars in rows)]).encode()
-
-
-def in_books(path: Path) -> list[str | None]:
-    with contextlib.closing(connect_read_only(path)) as connection:
-        return sorted(
-            str(one.amount) for one in reports.lines_of_period(connection, "aws", 0, 2**62, 2**62)
-        )
-
-
-def test_an_export_in_two_files_is_the_same_money_as_in_one(books):
-    """REC-1: lines about one thing that differ in the provider's id are two, in any order."""
-    first, second, both = cur(("A", "5")), cur(("B", "7")), cur(("A", "5"), ("B", "7"))
-    for one, text in ((second, "1 of them new, 0 changed."), (first, "1 were added beside lines")):
-        assert text in perform(books, ImportInvoice(files=(one,))).summary
-    assert in_books(books) == ["5", "7"]
-    assert perform(books, ImportInvoice(files=(both,))).after["new_lines"] == 0
-    assert refused(books, ImportInvoice(files=(second,))).code == "IMPORTED_BEFORE"
-    assert in_books(books) == ["5", "7"]
-
-
-def test_a_later_export_with_other_ids_is_asked_about_and_then_revises(books):
-    """REC-1: AWS gives a line another id in each version of a report; A, B, A still works."""
-    first, later = cur(("A", "5"), ("B", "7")), cur(("C", "5"), ("D", "8"))
-    perform(books, ImportInvoice(files=(first,)))
-    found = refused(books, ImportInvoice(files=(later,)))
-    assert (found.code, "line 2, column 1: id C of 5 USD" in found.message) == (
-        "AMBIGUOUS_LINES", True,
-    )  # fmt: skip
-    done = perform(books, ImportInvoice(files=(later,), export="later"))
-    assert "0 of them new, 1 changed." in done.summary
-    assert in_books(books) == ["5", "8"]
-    assert refused(books, ImportInvoice(files=(later,))).code == "IMPORTED_BEFORE"
-    assert "1 changed" in perform(books, ImportInvoice(files=(first,))).summary
-    assert in_books(books) == ["5", "7"]
-
-
 def test_a_bad_report_writes_nothing_and_names_its_place(books):
     bad = costs((0, [("gpt-5, input", "ten", 1_000)]))
     found = refused(books, ImportInvoice(files=(bad,)))

@@ -66,6 +66,55 @@ def test_what_can_not_be_read_is_refused_with_its_place(content, code, line, col
     assert (found.code, found.line, found.column) == (code, line, column)
 
 
+def test_a_currency_that_iso_4217_does_not_have_is_refused_with_its_line():
+    found = refused(page(changed(amount={"value": 0.5, "currency": "xbt"})))
+    assert (found.code, found.line) == ("CURRENCY", 10)
+    assert "'XBT' is no currency code of ISO 4217" in found.message
+    for text in ("usd", "CHF", "x" * 3):
+        whole(page(changed(amount={"value": 0.5, "currency": text})))
+
+
+def test_use_that_costs_money_is_not_counted_below_zero():
+    for quantity, unit in ((-100, "tokens"), (-3, "images")):
+        found = refused(page(changed(quantity=quantity, quantity_unit=unit)))
+        assert (found.code, found.line) == ("NEGATIVE", 8)
+        assert f"a quantity of {quantity}" in found.message
+    amount = {"value": -0.5, "currency": "usd"}
+    credit = whole(page(changed(quantity=-100, amount=amount))).lines
+    assert [(one.kind, one.tokens) for one in credit] == [("credit", -100)]
+
+
+def test_an_amount_beyond_the_limit_is_refused():
+    whole(page(changed(amount={"value": 10**18, "currency": "usd"})))
+    found = refused(page(changed(amount={"value": 10**18 + 1, "currency": "usd"})))
+    assert (found.code, found.line) == ("OUT_OF_RANGE", 10)
+
+
+@pytest.mark.parametrize(
+    ("end", "seconds"),
+    [
+        ("2026-09-01T23:59:60Z", 86_400),
+        ("2026-09-01T23:59:60.5Z", 86_400.5),
+        ("2026-09-02T05:29:60+05:30", 86_400),
+        ("2026-09-01 23:59:60", 86_400),
+        ("2026-09-01T22:59:60Z", None),
+        ("2026-09-01T23:58:60Z", None),
+        ("2026-09-01T23:59:61Z", None),
+    ],
+)
+def test_a_leap_second_is_the_second_after_it(end, seconds):
+    heading = (
+        "identity/LineItemId,lineItem/LineItemType,lineItem/UsageStartDate,lineItem/UsageEndDate,"
+        "lineItem/CurrencyCode,lineItem/UnblendedCost"
+    )
+    content = f"{heading}\na,Usage,2026-09-01T00:00:00Z,{end},USD,1\n".encode()
+    if seconds is None:
+        assert (refused(content).code, refused(content).line) == ("TIME", 2)
+    else:
+        (line,) = whole(content).lines
+        assert line.end_us - line.start_us == seconds * 10**6
+
+
 def test_a_row_names_its_line_and_column():
     heading = b"usage_date_utc,model,cost_usd,token_type\n"
     good = b'2026-09-01,"a model, of\ntwo lines",0.10,output\n'
