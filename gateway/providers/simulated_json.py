@@ -9,6 +9,8 @@ taken. The same seed has the same value. Schemas have no references (gateway.sch
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count as count_from
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -23,6 +25,8 @@ PARTS_LIMIT = 4_000
 RETRY_PARTS_LIMIT = 2_000
 """Parts of values that may be made again in one answer; a variation counts as 20 at least."""
 LEAST_RETRY_PARTS = 20
+JUDGED_PARTS_LIMIT = 8_000
+"""Parts that are judged where they stand; after as many only the whole value still is."""
 DEEP = 8
 """From this depth on what is optional is left out."""
 LISTED_TRIED = 100  # values of an enum, at one place and turn
@@ -102,6 +106,7 @@ class _Maker:
     def __init__(self, parts: int, judge: Judge) -> None:
         self._parts_left, self._judge = parts, judge
         self._retry_parts_left = RETRY_PARTS_LIMIT
+        self._judged_parts_left = JUDGED_PARTS_LIMIT
         self.last_reason = ""
 
     @property
@@ -126,6 +131,9 @@ class _Maker:
             else:
                 if not tried or self._parts_left <= 0:
                     return value
+                self._judged_parts_left -= before - self._parts_left
+                if self._judged_parts_left < 0 and depth > 0:
+                    return value
                 if all(self._judge(value, each) for each in wanted):
                     return value
                 nothing = NoValue(f"no valid value was found at {_keywords(wanted)}")
@@ -141,7 +149,8 @@ class _Maker:
         layers = list(_expanded(wanted, choices))
         listed = _listed(layers)
         if listed is not None:
-            return self._one_of(listed, wanted, _draw(seed) + choices.left)
+            values, others = listed
+            return self._one_of(values, others, _draw(seed) + choices.left)
         kinds = _kinds(layers)
         kind = kinds[0] if len(kinds) == 1 else kinds[choices.of(len(kinds))]
         turn = choices.left
@@ -164,7 +173,7 @@ class _Maker:
             return (_draw(seed) + turn) % 2 == 1
         return None if kind == "null" else text_for(layers, seed, turn)
 
-    def _one_of(self, listed: list[Any], wanted: Sequence[Any], first: int) -> Any:
+    def _one_of(self, listed: list[Any], wanted: Layers, first: int) -> Any:
         for further in range(min(len(listed), LISTED_TRIED)):
             value = listed[(first + further) % len(listed)]
             if all(self._judge(value, each) for each in wanted):
@@ -188,6 +197,7 @@ class _Maker:
         if most is not None:
             count = min(count, int(most))
         unique = True in given(layers, "uniqueItems")
+        turns = count_from(choices.left)
         made: list[Any] = []
         seen: set[bytes] = set()
         for index in range(count):
@@ -195,7 +205,10 @@ class _Maker:
             if at <= index < at + len(placed):
                 wanted.append(placed[index - at])
             try:
-                made.append(self._item_of(wanted, seed, index, depth, choices.left, seen, unique))
+                if unique:
+                    made.append(self._unlike(wanted, seed, depth, turns, seen))
+                else:
+                    made.append(self.value(wanted, f"{seed}.{index}", depth + 1, choices.left))
             except NoValue:
                 if index < max(least, at + len(placed) if placed else 0):
                     raise
@@ -204,16 +217,14 @@ class _Maker:
             raise NoValue("minItems is above maxItems")
         return made
 
-    def _item_of(
-        self, wanted: list[Any], seed: str, index: int, depth: int, turn: int,
-        seen: set[bytes], unique: bool,
-    ) -> Any:  # fmt: skip
-        if not unique:
-            return self.value(wanted, f"{seed}.{index}", depth + 1, turn)
+    def _unlike(
+        self, wanted: list[Any], seed: str, depth: int, turns: Iterator[int], seen: set[bytes]
+    ) -> Any:
+        """Return an item that isn't among `seen`; the turns that were taken are not taken again."""
         before = self._parts_left
-        for further in range(TURNS_LIMIT):
+        for turn in islice(turns, TURNS_LIMIT):
             self._parts_left = before
-            value = self.value(wanted, seed, depth + 1, turn + index + further)
+            value = self.value(wanted, seed, depth + 1, turn)
             written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
             if written not in seen or self._parts_left <= 0:
                 seen.add(written)
@@ -313,13 +324,16 @@ def _expanded(wanted: Sequence[Any], choices: _Choices) -> Iterator[Mapping[str,
                 stack.append(each.get("else", True))
 
 
-def _listed(layers: Layers) -> list[Any] | None:
-    """Return the values that const or enum allow; None where neither is there."""
-    for layer in layers:
-        if "const" in layer:
-            return [layer["const"]]
-    several: list[list[Any]] = given(layers, "enum")
-    return min(several, key=len) if several else None
+def _listed(layers: Layers) -> tuple[list[Any], list[Mapping[str, Any]]] | None:
+    """Return the values that a const or enum allows, and what else must hold; None: no such."""
+    for keyword in ("const", "enum"):
+        for place, layer in enumerate(layers):
+            if keyword in layer:
+                rest = {key: value for key, value in layer.items() if key != keyword}
+                values = [layer[keyword]] if keyword == "const" else layer[keyword]
+                others = [*layers[:place], rest, *layers[place + 1 :]]
+                return values, [each for each in others if each]
+    return None
 
 
 def _kinds(layers: Layers) -> list[str]:
