@@ -5,7 +5,7 @@ references that leave the schema or come back to themselves, regular expressions
 and whatever is over a named limit. What is left costs at most its own size times the answer's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ SCHEMA_LIMIT_BYTES = 65_536
 NODES_LIMIT = 2_000  # subschemas, after references are inlined
 DEPTH_LIMIT = 24
 LEAST_LIMIT = 1_000  # of minLength, minItems and minProperties
+WHOLE_LIMIT = 2**63  # a larger whole number comes as a float alone
 
 _REFUSED = ("pattern", "patternProperties", "$dynamicRef", "$recursiveRef", "$anchor", "$id")
 _LEAST = ("minLength", "minItems", "minProperties")
@@ -69,7 +70,7 @@ def matches_schema(text: str, schema: dict[str, Any]) -> bool:
     """
     try:
         value = orjson.loads(text)
-        jsonschema.validators.validator_for(schema)(schema).validate(value)
+        _judging(jsonschema.validators.validator_for(schema))(schema).validate(value)
     except (orjson.JSONDecodeError, jsonschema.ValidationError, ArithmeticError, RecursionError):
         return False
     return True
@@ -80,18 +81,41 @@ def judge_of(root: Mapping[str, Any]) -> Callable[[Any, Any], bool]:
 
     No regular expression is run: `pattern` is not judged.
     """
-    validator = _without_pattern(jsonschema.validators.validator_for(root))
+    validator = _judging(jsonschema.validators.validator_for(root))
     return lambda value, schema: bool(validator(schema).is_valid(value))
 
 
 @cache
-def _without_pattern(usual: Any) -> Any:
+def _judging(usual: Any) -> Any:
+    """Return a draft's validator that runs no regular expression and compares items only once."""
+    keywords = {"pattern": _not_judged, "uniqueItems": _unique_items}
     # jsonschema's own stub leaves this function untyped.
-    return jsonschema.validators.extend(usual, {"pattern": _not_judged})  # type: ignore[no-untyped-call]
+    return jsonschema.validators.extend(usual, keywords)  # type: ignore[no-untyped-call]
 
 
 def _not_judged(*_: object) -> None:
     return None
+
+
+def _unique_items(
+    validator: Any, unique: bool, value: Any, _: object
+) -> Iterator[jsonschema.ValidationError]:
+    """Judge in the length of the array what jsonschema does in its square."""
+    if unique and validator.is_type(value, "array"):
+        written = {orjson.dumps(_plain(each), option=orjson.OPT_SORT_KEYS) for each in value}
+        if len(written) < len(value):
+            yield jsonschema.ValidationError("the array has items that are not unique")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value in which equal numbers are written alike: 1.0 as 1."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < WHOLE_LIMIT:
+        return int(value)
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return value
 
 
 class _Inliner:

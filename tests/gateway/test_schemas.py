@@ -1,14 +1,16 @@
 """A caller's JSON schema: what is accepted, and that judging can't hurt the server (DLV-4)."""
 
+import json
 import sys
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.providers.simulated_json import Unmet
 from gateway.providers.simulated_text import JSON_PIECE_CHARS, json_pieces, unmet_pieces
-from gateway.schemas import NODES_LIMIT, BadSchema, accepted_schema, matches_schema
+from gateway.schemas import NODES_LIMIT, BadSchema, accepted_schema, judge_of, matches_schema
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 LAUGHS = {
@@ -133,3 +135,29 @@ def test_a_number_that_no_json_text_holds_is_not_made_and_the_answer_says_so():
     )
     assert len(unmet_pieces(unmet, 5)) == 6
     assert not matches_schema(said, schema)
+
+
+parts = st.sampled_from([0, 0.0, 1, 1.0, True, False, None, "1", 1e300, [1], [1.0], {"a": 1}])
+
+
+@settings(max_examples=40)
+@given(st.lists(parts | st.lists(parts, max_size=2), max_size=4))
+def test_unlike_items_are_judged_as_jsonschema_does(items):
+    schema = {"uniqueItems": True}
+    expected = jsonschema.Draft202012Validator(schema).is_valid(items)
+    assert matches_schema(json.dumps(items), schema) == expected
+
+
+def test_a_thousand_unlike_objects_are_judged_in_one_pass():
+    class Counted(dict):
+        compared = 0
+
+        def __eq__(self, other):
+            Counted.compared += 1
+            return dict.__eq__(self, other)
+
+        __hash__ = None
+
+    judge = judge_of({"uniqueItems": True})
+    assert judge([Counted(a=n) for n in range(1_000)], {"uniqueItems": True})
+    assert Counted.compared == 0
