@@ -99,17 +99,20 @@ def same_lines(
 def _by_ids(
     new: Sequence[tuple[int, InvoiceLine]], old: Sequence[InvoiceLine], export: Export | None
 ) -> Pairs:
-    shared = {line.native_id for line in old} & {line.native_id for _, line in new} - {None}
+    new_of: dict[str | None, list[tuple[int, InvoiceLine]]] = defaultdict(list)
+    old_of: dict[str | None, list[InvoiceLine]] = defaultdict(list)
+    for number, line in new:
+        new_of[line.native_id].append((number, line))
+    for one in old:
+        old_of[one.native_id].append(one)
+    shared = [native for native in new_of if native is not None and native in old_of]
     pairs: Pairs = {}
-    for native in sorted(text for text in shared if text is not None):
+    for native in shared:
         # The same id is the same line in a part, too.
-        pairs |= _by_content(
-            [one for one in new if one[1].native_id == native],
-            [one for one in old if one.native_id == native],
-            "later" if export == "later" else None,
-        )
-    new = [one for one in new if one[1].native_id not in shared]
-    old = [one for one in old if one.native_id not in shared]
+        unsaid = None if export == "part" else export
+        pairs |= _by_content(new_of.pop(native), old_of.pop(native), unsaid)
+    new = [numbered for numbers in new_of.values() for numbered in numbers]
+    old = [one for lines in old_of.values() for one in lines]
     if export == "later" or not any(line.native_id for _, line in new):
         return pairs | _by_content(new, old, export)
     without = [one for one in old if one.native_id is None]  # imported before ids were kept

@@ -36,7 +36,7 @@ def cur(*rows: tuple[str, str]) -> bytes:
     return "\n".join([heading, *(f"{one},{cells},{dollars}" for one, dollars in rows)]).encode()
 
 
-def in_books(path: Path) -> list[str | None]:
+def in_books(path: Path) -> list[str]:
     with contextlib.closing(connect_read_only(path)) as connection:
         return sorted(
             str(one.amount) for one in reports.lines_of_period(connection, "aws", 0, 2**62, 2**62)
