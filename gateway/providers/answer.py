@@ -114,8 +114,13 @@ class Answer:
     def take_texts(self, said: Texts, now_us: int) -> Delta:
         """Add texts that came together; return them as one piece of the answer."""
         self.name(said.like.provider_id)
-        for _ in range(said.count):
-            self._count(1, now_us)
+        self._count(1, now_us)
+        more = said.count - 1
+        if more:  # no time is between them
+            self._itl_us += [0] * min(more, ITL_LIMIT - len(self._itl_us))
+            self.begun += more
+            if self.begun > self._most:
+                self._past_cap()
         self._shown = True
         if self._keeps_text:
             self._texts.append(said.text)
@@ -138,21 +143,27 @@ class Answer:
                 self._total = said.reported
             else:
                 self._running = said.reported
-        if said.deltas:
-            self._count(said.deltas, now_us)
-        if not said.text and not said.tool_calls:
+        text, deltas = said.text, said.deltas
+        if deltas:
+            self._count(deltas, now_us)
+        if not text and not said.tool_calls:
             return None
         self._shown = True
         if self._keeps_text:
-            self._texts.append(said.text)
-        piece = Delta(
-            text=said.text,
-            tokens=said.deltas,
-            tool_calls=tuple(map(self._identified, said.tool_calls)) if said.tool_calls else (),
-            logprobs_json=said.logprobs_json,
-        )
-        self._chars_left -= piece.size_chars
-        if self._chars_left < 0:
+            self._texts.append(text)
+        if said.tool_calls or said.logprobs_json is not None:
+            piece = Delta(
+                text=text,
+                tokens=deltas,
+                tool_calls=tuple(map(self._identified, said.tool_calls)),
+                logprobs_json=said.logprobs_json,
+            )
+            left = self._chars_left - piece.size_chars
+        else:
+            piece = Delta(text=text, tokens=deltas)
+            left = self._chars_left - len(text)
+        self._chars_left = left
+        if left < 0:
             self.fail(TOO_LARGE, temporary=False)
         return piece
 
@@ -267,15 +278,20 @@ class Answer:
     def _count(self, deltas: int, now_us: int) -> None:
         if now_us < self._last_us:
             now_us = self._last_us  # a clock that is set back makes no time negative
-        if self.begun == 0:
+        begun = self.begun
+        if begun == 0:
             self._first_us = now_us
         elif len(self._itl_us) < ITL_LIMIT:
             self._itl_us.append(now_us - self._last_us)
         self._last_us = now_us
-        self.begun += deltas
-        if self.begun > self._most:  # it doesn't keep to the cap, and may never end
-            self._finish = self._finish or OVER_CAP_FINISH
-            self.unwanted = self.over = True
+        self.begun = begun = begun + deltas
+        if begun > self._most:
+            self._past_cap()
+
+    def _past_cap(self) -> None:
+        """End an answer that doesn't keep to its cap: it may never end by itself."""
+        self._finish = self._finish or OVER_CAP_FINISH
+        self.unwanted = self.over = True
 
     def _usage(self) -> tuple[Usage, UsageSource]:
         counted = {"input_tokens": self._call.input_tokens, "deltas": self.begun}
