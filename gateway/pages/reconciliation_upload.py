@@ -9,6 +9,7 @@ from gateway.operations.base import Done, Refused
 from gateway.operations.reconciliation import ImportInvoice
 from gateway.pages.acting import answered, done
 from ledger.invoices.files import FILE_LIMIT_BYTES
+from ledger.invoices.identity import EXPORTS
 
 
 @require_role("operator")
@@ -30,5 +31,6 @@ def _imported(request: HttpRequest, files: "list[UploadedFile[bytes]]") -> Done 
         files=tuple(each.read() for each in files),
         provider=request.POST.get("provider", "").strip() or None,
         format=request.POST.get("format", "").strip() or None,
+        export=next((one for one in EXPORTS if one == request.POST.get("export")), None),
     )
     return done(request, operation)

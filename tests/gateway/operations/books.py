@@ -77,6 +77,16 @@ def costs(*days: tuple[int, Results], more: bool = False) -> bytes:
     return json.dumps({"object": "page", "data": data, "has_more": more}).encode()
 
 
+def cur(*rows: tuple[str, str]) -> bytes:
+    """A Cost and Usage Report about one thing: (line item id, dollars)."""
+    heading = (
+        "identity/LineItemId,lineItem/LineItemType,lineItem/UsageStartDate,lineItem/UsageEndDate,"
+        "lineItem/UsageType,lineItem/CurrencyCode,lineItem/UnblendedCost"
+    )
+    cells = "Usage,2026-09-01T00:00:00Z,2026-09-01T01:00:00Z,USE1-Searches,USD"
+    return "\n".join([heading, *(f"{one},{cells},{dollars}" for one, dollars in rows)]).encode()
+
+
 def usual(requests: int) -> Results:
     """The lines of so many requests."""
     return [

@@ -14,6 +14,7 @@ from tests.gateway.operations.books import (
     compare,
     computed,
     costs,
+    cur,
     opened,
     perform,
     refused,
@@ -24,16 +25,6 @@ from tests.gateway.operations.books import (
 @pytest.fixture
 def books(ledger_path: Path) -> Path:
     return opened(ledger_path)
-
-
-def cur(*rows: tuple[str, str]) -> bytes:
-    """A Cost and Usage Report about one thing: (line item id, dollars)."""
-    heading = (
-        "identity/LineItemId,lineItem/LineItemType,lineItem/UsageStartDate,lineItem/UsageEndDate,"
-        "lineItem/UsageType,lineItem/CurrencyCode,lineItem/UnblendedCost"
-    )
-    cells = "Usage,2026-09-01T00:00:00Z,2026-09-01T01:00:00Z,USE1-Searches,USD"
-    return "\n".join([heading, *(f"{one},{cells},{dollars}" for one, dollars in rows)]).encode()
 
 
 def in_books(path: Path) -> list[str]:

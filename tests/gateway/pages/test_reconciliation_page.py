@@ -27,6 +27,7 @@ from tests.gateway.operations.books import (
     append,
     compare,
     costs,
+    cur,
     opened,
     perform,
     request,
@@ -66,6 +67,16 @@ def run_id(books: Path) -> str:
 def sent(body: bytes = BODY, **fields: str) -> dict[str, object]:
     file = SimpleUploadedFile("costs.json", body, content_type="application/json")
     return {"files": file, "next": "/reconciliation", **fields}
+
+
+def test_a_later_export_is_said_to_be_one_on_the_form(books: Path, log_in: LogIn):
+    """REC-1: what the lines can't tell is asked for, and answered on the page."""
+    perform(books, ImportInvoice(files=(cur(("A", "5"), ("B", "7")),)))
+    client, later = log_in("operator"), cur(("C", "5"), ("D", "8"))
+    answer = client.post("/reconciliation/import", sent(later))
+    assert (answer.status_code, "AMBIGUOUS_LINES" in text_of(answer)) == (422, True)
+    assert client.post("/reconciliation/import", sent(later, export="later")).status_code == 302
+    assert "0 of them new, 1 changed." in text_of(client.get("/reconciliation"))
 
 
 def bodies(answer) -> bytes:
