@@ -25,6 +25,7 @@ from gateway.providers.said import (
     reported_by,
     temporary,
 )
+from gateway.providers.split_pairs import SplitPairs
 from gateway.providers.sse_reader import SseEvent
 from gateway.submission import Message
 from ledger.usage import convention_of
@@ -75,6 +76,7 @@ class Reader:
     def __init__(self, counts: Counts | None) -> None:
         self._counts = counts
         self._totals: dict[str, int] = {}
+        self._pairs = SplitPairs()
 
     def event(self, event: SseEvent) -> Said:
         """Return what one event of a stream says."""
@@ -88,10 +90,7 @@ class Reader:
 
     def _read(self, event: SseEvent, *, whole: bool) -> Said:
         failed = event.name == "error"
-        try:
-            body = orjson.loads(event.data)
-        except orjson.JSONDecodeError:
-            body = None
+        body = self._body(event.data)
         if not isinstance(body, dict):
             return StreamError(temporary=True) if failed else Garbage()
         error = error_of(body)
@@ -112,6 +111,14 @@ class Reader:
             version=version if isinstance(version, str) and version else None,
         )
 
+    def _body(self, data: bytes) -> Any:
+        """Return an event's JSON, its text's characters whole; None where it is none."""
+        body = _loaded(data)
+        if body is not None and not (self._pairs.held and _has_text(body)):
+            return body
+        mended = self._pairs.mended(data)
+        return None if mended is None else _loaded(mended)
+
     def _reported(self, body: dict[str, Any]) -> Reported | None:
         """Return the counts of the answer so far; None where the server doesn't tell them."""
         if self._counts is None:
@@ -122,6 +129,17 @@ class Reader:
                 adds = self._counts == "deltas" and name == "num_output_tokens"
                 self._totals[name] = told + (self._totals.get(name, 0) if adds else 0)
         return reported_by(TRITON, self._totals)
+
+
+def _loaded(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _has_text(body: Any) -> bool:
+    return isinstance(body, dict) and bool(body.get("text_output"))
 
 
 def _finish(body: dict[str, Any]) -> str | None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gateway.providers.kserve_shapes import Reader
 from gateway.providers.openai_shapes import FIRST_LESSON, PROBE, EventReader, read_event
 from gateway.providers.said import Chunk, Done, Garbage
 from gateway.providers.sse_reader import SseEvent, SseReader
@@ -149,6 +150,15 @@ def test_a_character_whose_halves_are_in_two_pieces_is_whole():
         "🙂",
     ]
     assert said_of(b'"\\\\ud83d"', b'"\\ud83d\\ude42"') == ["\\ud83d", "🙂"]
+
+
+def test_a_character_in_two_pieces_is_whole_by_the_inference_protocol_too():
+    reader = Reader(counts=None)
+    parts = (b'"a\\ud83d"', b'"\\ude42"', b'"\\ud83d"', b'"b"')
+    events = [SseEvent(name="message", data=b'{"text_output":%b}' % each) for each in parts]
+    said = [reader.event(event) for event in events]
+    assert [each.text for each in said[:3]] == ["a", "🙂", ""]
+    assert said[3] == Garbage()
 
 
 def test_half_a_character_without_its_other_half_is_garbage():
