@@ -110,6 +110,20 @@ def test_a_run_that_is_outdated_is_not_signed_and_one_made_again_is(books):
     perform(books, SignReconciliation(run_id=again, reason="looked at it"), BOB)
 
 
+def test_amounts_that_went_elsewhere_and_came_back_are_run_again(books):
+    """REC-3: a run's exports name each line's revision, so its bytes are others then."""
+    first, other = costs((0, usual(1))), costs((0, usual(2)))
+    perform(books, ImportInvoice(files=(first,)))
+    run_id = perform(books, compare()).subject
+    for one in (other, first):
+        perform(books, ImportInvoice(files=(one,)))
+    sign = SignReconciliation(run_id=run_id, reason="looked at it")
+    assert refused(books, sign, BOB).code == "RUN_OUTDATED"
+    again = perform(books, compare()).subject
+    assert reported(books, again).theirs_pico == reported(books, run_id).theirs_pico
+    perform(books, SignReconciliation(run_id=again, reason="looked at it"), BOB)
+
+
 def test_a_run_that_is_outdated_is_not_locked(books):
     perform(books, ImportInvoice(files=(costs((0, usual(1))),)))
     run_id = perform(books, compare()).subject
