@@ -24,7 +24,7 @@ def _flag(name: str, default: bool) -> bool:
     return value in {"1", "true", "yes"}
 
 
-TIME_SCALE_LIMIT = 1_000.0  # a simulated clock has 53 days: at this scale, 77 minutes
+TIME_SCALE_LIMIT = 1_000.0  # at this scale a replica begins anew each 38 minutes
 
 
 def _positive_number(name: str, default: float, most: float = sys.float_info.max) -> float:

@@ -35,7 +35,7 @@ class Replica:
     ) -> None:
         self.config, self.model = config, model
         self.now_ps = 0
-        self.submitted = self.cancels_asked = self.ended = 0
+        self.submitted = self.cancels_asked = self.ended = self._changes_before = 0
         self._state = ReplicaState(config, model)
         self._state.drops_lazily = False
         self._serials: list[int] = []
@@ -52,6 +52,12 @@ class Replica:
         self._changed_ps = MAX_PS
         self._log_limit = 4 * LOG_CHUNK
         self._durations = Durations()
+
+    def renewed(self) -> "Replica":
+        """Return an empty replica of this one's kind at 0 ps, whose snapshots follow this one's."""
+        fresh = Replica(self.config, self.model, retain_finished=self._retain)
+        fresh._changes_before = self.snapshot(self.now_ps).revision + 1
+        return fresh
 
     @property
     def outstanding(self) -> int:
@@ -193,7 +199,8 @@ class Replica:
         add up to the usable pool, whole blocks each. Raises ValueError on going back.
         """
         self._run(t_ps)
-        return observe(self._state, t_ps, self.submitted + self.cancels_asked + self.ended)
+        changes = self.submitted + self.cancels_asked + self.ended
+        return observe(self._state, t_ps, self._changes_before + changes)
 
     def run_to(self, t_ps: int) -> None:
         """Run up to `t_ps`; who ends until then is reported later. ValueError on going back."""

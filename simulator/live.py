@@ -10,11 +10,15 @@ from dataclasses import replace
 from fractions import Fraction
 
 from simulator.engine import Replica
+from simulator.iterations import Int64Array
 from simulator.scheduler import Finished, Job, Snapshot
-from simulator.timing import PS_PER_S
+from simulator.timing import MAX_PS, PS_PER_S
 
 MAX_STREAMS = 100_000
 """A named limit on jobs in flight; beyond it `submit` raises OverflowError."""
+
+WORN_PS = MAX_PS // 2
+"""From then on (26 days) a replica takes no more; what it has ends, and another begins at 0."""
 
 
 async def sleep_ps(duration_ps: int) -> None:
@@ -33,6 +37,10 @@ class LiveClock:
             raise ValueError("time_scale must be positive")
         self._clock, self._start_ps = clock, clock()
         self._scale = Fraction(time_scale).limit_denominator(1_000_000) or Fraction(time_scale)
+
+    def restart(self) -> None:
+        """Let the simulated time be 0 now."""
+        self._start_ps = self._clock()
 
     def now_ps(self) -> int:
         """Return the simulated time, rounded down."""
@@ -100,7 +108,9 @@ class LiveReplica:
     """A replica that runs with the clock while `run` does; its owner starts and supervises that.
 
     The replica should retain a bounded number of ended jobs. Job ids must be new, arrivals are
-    set to the moment of submission.
+    set to the moment of submission. Where the simulated time comes near the end of its range, no
+    more should be handed in (`worn`); once all have ended, the next replica stands in its place,
+    with an empty cache.
     """
 
     def __init__(
@@ -111,6 +121,7 @@ class LiveReplica:
         time_scale: float = 1.0,
     ) -> None:
         self.replica = replica
+        self._former = replica
         self._clock, self._sleep = LiveClock(clock, time_scale), sleep
         self._streams: dict[int | str, TokenStream] = {}
         self._waker: asyncio.Future[None] | None = None
@@ -123,6 +134,7 @@ class LiveReplica:
         """
         if len(self._streams) >= MAX_STREAMS:
             raise OverflowError(f"{MAX_STREAMS} simulated streams are in flight")
+        self._renew_if_worn()
         stream = TokenStream(replace(job, arrival_ps=self._now_ps()))
         self.replica.submit(stream.job)
         self._streams[job.job_id] = stream
@@ -141,12 +153,32 @@ class LiveReplica:
         self._wake()
         return await stream.ended()
 
+    @property
+    def worn(self) -> bool:
+        """Whether the simulated time has come so far that nothing more should be handed in."""
+        return self._clock.now_ps() >= WORN_PS
+
     def catch_up(self) -> None:
         """Run the replica up to now, so that what it says of itself is of now."""
+        self._renew_if_worn()
         self.replica.run_to(self._now_ps())
+
+    def _renew_if_worn(self) -> None:
+        if self.worn and not self._streams:
+            self._former, self.replica = self.replica, self.replica.renewed()
+            self._clock.restart()
+            self._wake()
+
+    def inter_token_ps(self, job_id: int | str) -> Int64Array:
+        """Return the gaps between an ended job's tokens, in ps; see `Replica.inter_token_ps`."""
+        try:
+            return self.replica.inter_token_ps(job_id)
+        except KeyError:
+            return self._former.inter_token_ps(job_id)  # it ended as the next one began
 
     def snapshot(self) -> Snapshot:
         """Return the replica's load now (SCH-2)."""
+        self._renew_if_worn()
         return self.replica.snapshot(self._now_ps())
 
     async def run(self) -> None:

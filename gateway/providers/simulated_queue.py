@@ -190,6 +190,8 @@ class FrontQueue:
 
 def _has_room(live: LiveReplica) -> bool:
     """Whether a replica can begin one more soon: less than an iteration's work waits there."""
+    if live.worn:
+        return False
     if not live.replica.outstanding:
         return True
     config, load = live.replica.config, live.snapshot()

@@ -274,7 +274,7 @@ class SimulatedAttempt:
 
     def _timings(self, finished: Finished) -> Timings:
         live = self._place.live
-        gaps_ps = inter_token_ps(live.replica, finished) if live is not None else NO_GAPS
+        gaps_ps = inter_token_ps(live, finished) if live is not None else NO_GAPS
         return timings_of(finished, gaps_ps, self._time_scale)
 
     def _schema_valid(self) -> bool | None:
@@ -310,7 +310,7 @@ def _refused(usage: Usage, finished: Finished) -> Rejected:
     return Rejected(usage=usage, reason="PROVIDER_OVERLOADED" if shed else "PROVIDER_REFUSED")
 
 
-def inter_token_ps(replica: Replica, finished: Finished) -> NDArray[np.int64]:
+def inter_token_ps(replica: Replica | LiveReplica, finished: Finished) -> NDArray[np.int64]:
     """Return the gaps between the tokens of an ended job, in ps; none where it got no token."""
     if finished.first_token_ps is None:
         return NO_GAPS

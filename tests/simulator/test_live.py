@@ -7,9 +7,9 @@ from heapq import heappop, heappush
 import pytest
 
 from simulator.engine import Replica
-from simulator.live import LiveReplica, TokenStream
+from simulator.live import WORN_PS, LiveReplica, TokenStream
 from simulator.scheduler import Job, ReplicaConfig
-from simulator.timing import PS_PER_MS, TimeModel
+from simulator.timing import MAX_PS, PS_PER_MS, TimeModel
 
 FLAT = TimeModel(name="flat", breakpoints=((0, 10 * PS_PER_MS),))
 
@@ -140,6 +140,31 @@ def test_a_job_that_never_fits_ends_refused_without_a_token():
         await time.run(time.now_ps + PS_PER_MS)
         assert [index async for index in stream] == []
         assert (await stream.ended()).outcome == "refused"
+
+    in_virtual_time(scenario)
+
+
+def test_a_replica_at_the_half_of_its_clock_ends_what_it_has_and_begins_anew():
+    """Another stands in its place as soon as it is asked and nothing runs: at any later time."""
+
+    async def scenario(live: LiveReplica, time: VirtualTime) -> None:
+        start = time.now_ps
+        await time.run(start + WORN_PS - 15 * PS_PER_MS)
+        first = asyncio.create_task(collect(live.submit(job("a", 4)), time, time.now_ps))
+        await time.run(start + WORN_PS)
+        assert live.worn
+        assert live.snapshot().running_requests == 1
+        revision = live.snapshot().revision
+        await time.run(start + WORN_PS + 50 * PS_PER_MS)
+        assert await first == [(n, 10 * PS_PER_MS * (n + 1)) for n in range(4)]
+        assert live.snapshot().revision > revision
+        assert not live.worn
+        assert live.inter_token_ps("a").tolist() == [10 * PS_PER_MS] * 3
+        for _ in range(3):
+            await time.run(time.now_ps + MAX_PS + PS_PER_MS)
+            again = asyncio.create_task(collect(live.submit(job("b", 2)), time, time.now_ps))
+            await time.run(time.now_ps + 50 * PS_PER_MS)
+            assert await again == [(0, 10 * PS_PER_MS), (1, 20 * PS_PER_MS)]
 
     in_virtual_time(scenario)
 
