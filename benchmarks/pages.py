@@ -115,7 +115,7 @@ def set_clock_back(by_us: int) -> None:
     from gateway.clock import SystemClock
 
     now_us = SystemClock.now_us
-    SystemClock.now_us = lambda self: now_us(self) - by_us  # type: ignore[method-assign]  # for good
+    SystemClock.now_us = lambda self: now_us(self) - by_us  # type: ignore[method-assign]  # a benchmark's own process
 
 
 def fill(path: Path, count: int) -> None:

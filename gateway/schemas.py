@@ -89,8 +89,8 @@ def judge_of(root: Mapping[str, Any]) -> Callable[[Any, Any], bool]:
 def _judging(usual: Any) -> Any:
     """Return a draft's validator that runs no regular expression and compares items only once."""
     keywords = {"pattern": _not_judged, "uniqueItems": _unique_items}
-    # jsonschema's own stub leaves this function untyped.
-    return jsonschema.validators.extend(usual, keywords)  # type: ignore[no-untyped-call]
+    extend = jsonschema.validators.extend
+    return extend(usual, keywords)  # type: ignore[no-untyped-call]  # its stub has no annotations
 
 
 def _not_judged(*_: object) -> None:
