@@ -23,6 +23,12 @@ LAUGHS = {
 }
 
 
+def pieces_of(schema, seed, most):
+    pieces = json_pieces(seed, accepted_schema(schema), most)
+    assert not isinstance(pieces, Unmet)
+    return pieces
+
+
 def deep(levels):
     schema: dict = {"type": "string"}
     for _ in range(levels):
@@ -105,23 +111,22 @@ values = st.recursive(
 @settings(max_examples=40)
 @given(values, st.text("xyz", max_size=4))
 def test_simulated_json_fits_its_schema_and_is_the_same_for_a_seed(schema, seed):
-    accepted = accepted_schema(schema)
-    pieces = json_pieces(seed, accepted, 4_096)
-    assert pieces == json_pieces(seed, accepted, 4_096)
-    assert matches_schema("".join(pieces), accepted)
+    pieces = pieces_of(schema, seed, 4_096)
+    assert pieces == pieces_of(schema, seed, 4_096)
+    assert matches_schema("".join(pieces), accepted_schema(schema))
 
 
 @settings(max_examples=40)
 @given(values, st.integers(1, 20))
 def test_simulated_json_is_never_made_longer_than_the_cap_and_one(schema, most):
-    pieces = json_pieces("s", accepted_schema(schema), most)
+    pieces = pieces_of(schema, "s", most)
     assert len(pieces) <= most + 1
     assert all(len(piece) <= JSON_PIECE_CHARS for piece in pieces)
 
 
 def test_a_wide_and_deep_schema_costs_no_more_than_the_cap():
     schema = {"type": "array", "minItems": 1_000, "items": deep(3) | {"minItems": 1_000}}
-    assert len(json_pieces("s", accepted_schema(schema), 40)) == 41
+    assert len(pieces_of(schema, "s", 40)) == 41
 
 
 def test_a_number_that_no_json_text_holds_is_not_made_and_the_answer_says_so():

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from django.core.management import CommandError, call_command
+from django.core.management.base import OutputWrapper
 
 from gateway.management.commands.simulate import replica_counts
 from gateway.management.progress import progress_bar
@@ -212,24 +213,22 @@ def test_ctrl_c_in_the_middle_of_a_run_leaves_no_file_behind(tmp_path):
 
 
 def test_the_bar_is_drawn_on_a_terminal_only_and_wiped():
-    class Screen(io.StringIO):
+    class Text(io.StringIO):
         terminal = False
-
-        def write(self, msg, style_func, ending):
-            return super().write(style_func(msg) + ending)
 
         def isatty(self):
             return self.terminal
 
     for terminal in (True, False):
-        screen = Screen()
-        screen.terminal = terminal
+        text = Text()
+        text.terminal = terminal
+        screen = OutputWrapper(text)
         with progress_bar(screen, "simulating") as tell:
             tell(0.5)
             tell(0.501)
             tell(1.0)
-        assert screen.getvalue().count("50 %") == (1 if terminal else 0)
-        assert bool(screen.getvalue()) is terminal
+        assert text.getvalue().count("50 %") == (1 if terminal else 0)
+        assert bool(text.getvalue()) is terminal
 
 
 def made_receipts(requests=40):

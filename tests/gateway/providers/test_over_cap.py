@@ -34,20 +34,26 @@ def fed(said, of=None):
     return answer
 
 
+def completed(answer):
+    outcome = answer.ended(cleanly=True)
+    assert isinstance(outcome, Completed)
+    return outcome
+
+
 def test_an_answer_of_as_many_pieces_as_its_cap_has_bytes_is_left_to_its_end():
     answer = fed([PIECE] * MOST)
     assert (answer.over, answer.finished, answer.unwanted) == (False, False, False)
     usage = Reported(input_tokens=11, output_tokens=CAP)
     answer.take(Chunk(finish_reason="stop", choices=1, reported=usage), 0)
-    outcome = answer.ended(cleanly=True)
+    outcome = completed(answer)
     assert (outcome.finish_reason, outcome.usage.output_tokens) == ("stop", CAP)
 
 
 def test_an_answer_of_more_pieces_ends_as_if_it_had_stopped_at_its_cap():
     answer = fed([PIECE] * (MOST + 1))
     assert (answer.over, answer.unwanted) == (True, True)
-    outcome = answer.ended(cleanly=True)
-    assert (type(outcome), outcome.finish_reason) == (Completed, "length")
+    outcome = completed(answer)
+    assert outcome.finish_reason == "length"
     billed = within_cap(outcome, CAP)
     assert (billed.usage, billed.usage_source) == (
         Usage(input_tokens=11, output_tokens=CAP), "estimated",
@@ -56,11 +62,11 @@ def test_an_answer_of_more_pieces_ends_as_if_it_had_stopped_at_its_cap():
 
 def test_pieces_that_are_never_shown_and_those_read_together_are_counted_too():
     thoughts = fed([Chunk(deltas=1, choices=1)] * (MOST + 1))
-    assert thoughts.ended(cleanly=True).finish_reason == "length"
+    assert completed(thoughts).finish_reason == "length"
     together = Answer(call(max_output_tokens=CAP))
     texts = Texts(like=PIECE, text="a" * 400, count=400, encoded=(b'"a"',) * 400, size_bytes=9)
     together.take_texts(texts, 0)
-    assert (together.over, together.ended(cleanly=True).finish_reason) == (True, "length")
+    assert (together.over, completed(together).finish_reason) == (True, "length")
 
 
 def test_a_providers_own_total_and_what_is_within_the_cap_stay_as_they_are():
@@ -87,7 +93,8 @@ def test_an_answer_of_too_many_characters_fails_and_keeps_none_beyond(together):
         else:
             answer.take(Chunk(text=part, deltas=1, choices=1), 0)
     outcome = answer.ended(cleanly=True)
-    assert (type(outcome), outcome.reason) == (Failed, "PROVIDER_ANSWER_TOO_LARGE")
+    assert isinstance(outcome, Failed)
+    assert outcome.reason == "PROVIDER_ANSWER_TOO_LARGE"
     assert (outcome.retryable, answer.over, answer.unwanted) == (False, True, True)
 
 

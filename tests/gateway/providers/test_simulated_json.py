@@ -108,11 +108,16 @@ def test_of_a_schema_that_contradicts_itself_it_says_so_by_its_keywords(schema, 
 
 
 def test_what_is_tried_is_bounded_also_where_nothing_can_fit():
-    schema = {"not": {}}
+    schema: dict = {"not": {}}
     for _ in range(9):
         schema = {"type": "array", "items": schema, "minItems": 1, "not": {"const": 1}}
     judged = []
-    maker = simulated_json._Maker(PARTS, lambda value, schema: bool(judged.append(schema)))
+
+    def refused(value, schema):
+        judged.append(schema)
+        return False
+
+    maker = simulated_json._Maker(PARTS, refused)
     with pytest.raises(simulated_json._GaveUp):
         maker.value([schema], "s", 0, 0)
     assert len(judged) <= RETRY_PARTS_LIMIT / simulated_json.LEAST_RETRY_PARTS
@@ -206,8 +211,9 @@ def test_of_a_pattern_that_is_not_simple_no_text_is_made(pattern):
 
 def test_a_schema_that_refers_to_itself_ends_by_the_shortest_way():
     node = of(v={"type": "integer"}, next={"anyOf": [{"$ref": "#"}, {"type": "null"}]})
-    value = json.loads(json_text("s", schema_to_make_by(node), PARTS))
-    assert value == {"v": 0, "next": {"v": 0, "next": None}}
+    text = json_text("s", schema_to_make_by(node), PARTS)
+    assert isinstance(text, str)
+    assert json.loads(text) == {"v": 0, "next": {"v": 0, "next": None}}
     tree = of(kids={"type": "array", "items": {"$ref": "#"}})
     assert json_text("s", schema_to_make_by(tree), PARTS) == '{"kids":[{"kids":[]}]}'
     endless = json_text("s", schema_to_make_by(of(next={"$ref": "#"})), PARTS)
