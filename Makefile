@@ -11,7 +11,7 @@ RUN := $(BIN)/python manage.py
 .DEFAULT_GOAL := help
 # Modules compiled once serve every process that the tests start.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help install install-dev demo serve test checks lint types contracts migrations unit chromium \
+.PHONY: help install install-dev compiled demo serve test checks lint types contracts migrations unit chromium \
 	bench bench-short bench-growth bench-gateway bench-phases bench-ledger bench-simulator bench-slo \
 	bench-pages seed-large test-clients diagnosis-long crash-long faults-long simulator-long soak \
 	audit screenshots lock clean
@@ -31,6 +31,9 @@ help:  ## this list
 
 install: .venv/runtime  ## a virtual environment with what serving needs
 install-dev: .venv/dev  ## the same with what testing needs
+
+compiled: .venv/dev  ## the simulator's engine as machine code, twice as fast (needs a C compiler)
+	$(RUN) compile_simulator
 
 demo: .venv/runtime  ## an hour of traffic replayed, then served on PORT (SERVE=0: only replayed)
 	$(RUN) demo --base-url http://127.0.0.1:$(PORT)
@@ -60,6 +63,7 @@ migrations: .venv/dev
 	WEIGHBRIDGE_VAR=$$(mktemp -d) $(RUN) makemigrations --check --dry-run
 
 unit: .venv/dev chromium
+	$(RUN) compile_simulator || echo "The tests run the simulator's engine from its source."
 	WEIGHBRIDGE_VAR=$$(mktemp -d) $(BIN)/pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 chromium:  # for the browser tests; the headless shell takes a third of the browser's time
@@ -67,19 +71,19 @@ chromium:  # for the browser tests; the headless shell takes a third of the brow
 	  || { apt-get update -q && apt-get install -qy --no-install-recommends chromium-headless-shell; } \
 	  || command -v chromium >/dev/null || apt-get install -qy --no-install-recommends chromium
 
-bench: .venv/dev  ## beside LiteLLM, Portkey, vLLM's and SGLang's routers: docs/benchmarks.md
+bench: .venv/dev compiled  ## beside LiteLLM, Portkey, vLLM's and SGLang's routers: docs/benchmarks.md
 	$(BIN)/python -m benchmarks.peers --docs docs
 bench-short: .venv/dev  ## the same as a smoke test, without the others
 	$(BIN)/python -m benchmarks.peers --short
 bench-growth: .venv/dev  ## what a request costs beside RECEIPTS receipts
 	$(BIN)/python -m benchmarks.peers --growth $(RECEIPTS) --rounds 5 --docs docs
-bench-gateway: .venv/dev  ## requests/s, added latency, the cost of a decision and of the whole decision path
+bench-gateway: .venv/dev compiled  ## requests/s, added latency, the cost of a decision and of the whole decision path
 	$(BIN)/python -m benchmarks.gateway
 bench-phases: .venv/dev  ## the processor's time of a request, phase by phase
 	$(BIN)/python -m benchmarks.gateway_phases
 bench-ledger: .venv/dev  ## rows and whole requests per second, bytes, verification
 	$(BIN)/python -m benchmarks.ledger
-bench-simulator: .venv/dev  ## simulated requests per second, beside the Dynamo mocker
+bench-simulator: .venv/dev compiled  ## simulated requests per second, beside the Dynamo mocker
 	$(BIN)/python -m benchmarks.simulator
 bench-slo: .venv/dev  ## all objectives over a million receipts, and what a pass costs the data plane
 	$(BIN)/python -m benchmarks.slo
@@ -118,5 +122,5 @@ lock: .venv/dev  ## renew the lock files from pyproject.toml (needs pip-tools)
 LOCK := -q --upgrade --generate-hashes --no-emit-index-url --no-emit-trusted-host \
 	--no-emit-find-links --no-header --strip-extras --allow-unsafe --no-annotate
 
-clean:  ## remove the virtual environment and everything under var/
-	rm -rf .venv .venv-clients .venv-peers .venv-audit var
+clean:  ## remove the virtual environments, what was compiled, and everything under var/
+	rm -rf .venv .venv-clients .venv-peers .venv-audit simulator/_compiled var

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from simulator import compiled
 from simulator.batch import JobArrays, job_arrays, simulate
 from simulator.fleet import Fleet
 from simulator.lanes import Lane, simulate_lanes
@@ -210,6 +211,7 @@ def main() -> None:
     if not TRACE.exists():
         sys.exit(f"not run: {TRACE.name} is absent (set WEIGHBRIDGE_SHARED)")
     jobs = read_trace()
+    print("The engine:", "its source" if compiled.found() is None else "compiled by mypyc")
     figures: dict[str, float] = {}
     requests = len(jobs)
     one = best_rate(lambda: simulate(jobs, ROOMY, MODEL), requests)
