@@ -17,11 +17,14 @@ from simulator.scheduler import ReplicaConfig
 from simulator.state import NEVER
 from simulator.timing import MAX_PS, TimeModel
 
-NO_END = np.iinfo(np.int32).max
+SEAT_BITS = np.array(16)
+"""A decode's key is its last iteration, then its seat in so many bits: MAX_SEQS have room."""
+SEATS = np.array((1 << 16) - 1)
+NO_END = np.iinfo(np.int64).max
 FIRST_SEATS = 16
+ZERO, ONE = np.array(0), np.array(1)
+"""As arrays: numpy takes as long to convert a number of Python as to add a thousand."""
 BoolArray = NDArray[np.bool_]
-ByRow = Int64Array | int
-"""A parameter of each row; one number where all lanes share it."""
 
 
 class Lanes:
@@ -58,7 +61,7 @@ class Lanes:
         self.final_tokens = self.input + self.output - 1
         self.final_blocks = np.ones(size, np.int64)
         self.final_blocks[self.place] = -(-self.final_tokens[self.place] // block_tokens)
-        self.has_single_tokens = bool((self.input[self.place] == 1).any())
+        self.all_chunked = all(config.chunked_prefill for config in configs)
         self.scheduled, self.first_token, self.done = (
             np.full(size, NEVER, np.int64) for _ in range(3)
         )
@@ -84,24 +87,37 @@ class Lanes:
         }
 
 
-def by_row(values: Sequence[int]) -> ByRow:
-    """Return one number where all are alike, else an array."""
-    return values[0] if len(set(values)) == 1 else np.array(values, np.int64)
+def told_with_the_next(times: Int64Array) -> Int64Array:
+    """Return the times where each NEVER is that of the next entry that has one, if any."""
+    known = np.where(times == NEVER, len(times) - 1, np.arange(len(times)))
+    told: Int64Array = times[np.minimum.accumulate(known[::-1])[::-1]]
+    return told
 
 
-def of_rows(parameter: ByRow, rows: Int64Array) -> ByRow:
+def by_row(values: Sequence[int]) -> Int64Array:
+    """Return one number, without dimensions, where all are alike, else one a row."""
+    alike = len(set(values)) == 1
+    return np.array(values[0] if alike else values, np.int64)
+
+
+def of_rows(parameter: Int64Array, rows: Int64Array) -> Int64Array:
     """Return a parameter of these rows: an array as long as `rows`, or the one number."""
-    return parameter if isinstance(parameter, int) else parameter[rows]
+    return parameter[rows] if parameter.ndim else parameter
 
 
 @dataclass(slots=True, kw_only=True)
 class LaneState:
     """The running lanes, a row each; `lane` says which.
 
-    `context` sums up the computed tokens of the decodes. `ends` and `jobs` have shape (rows,
-    seats): the last iteration and the job of each decode in the first `decodes` columns, NO_END
-    beyond; the first to end sits in `next_seat`. Of the job at `head`, `computed` tokens have been
-    prefilled: it runs where there are any.
+    `context` sums up the computed tokens of the decodes, `committed` their final blocks. `ends`
+    and `jobs` have shape (seats, rows): the key and the job of each decode in the first `decodes`
+    seats, NO_END beyond; `next_key` is the least. Of the job at `head`, which will hold
+    `head_blocks`, `computed` tokens have been prefilled: it runs where there are any.
+
+    `held` rows are within an iteration that may take more heads. Of that iteration are `prefill`
+    tokens and twice their `pairs`, and `joined` decodes with `joined_context` tokens, who are among
+    the decodes already but not of its batch: rows of `batch`. `singles` says whether any of its
+    prefills may be a last single token, which counts as a decode.
     """
 
     lane: Int64Array
@@ -109,88 +125,94 @@ class LaneState:
     iteration: Int64Array
     head: Int64Array
     next_arrival: Int64Array
+    head_blocks: Int64Array
     decodes: Int64Array
     context: Int64Array
     committed: Int64Array
     computed: Int64Array
-    next_end: Int64Array
-    next_seat: Int64Array
-    ends: NDArray[np.int32]
-    jobs: NDArray[np.int32]
-    usable: ByRow
-    admissible: ByRow
-    block_tokens: ByRow
-    max_tokens: ByRow
-    max_seqs: ByRow
-    chunked: ByRow
-    whole_must_fit: ByRow
-    per_decode: ByRow
-    per_context: ByRow
-    per_pair: ByRow
-    mixed: ByRow
-    table_begin: ByRow
+    next_key: Int64Array
+    held: BoolArray
+    batch: Int64Array
+    ends: Int64Array
+    jobs: Int64Array
+    usable: Int64Array
+    admissible: Int64Array
+    block_tokens: Int64Array
+    max_tokens: Int64Array
+    max_seqs: Int64Array
+    chunked: Int64Array
+    whole_must_fit: Int64Array
+    per_decode: Int64Array
+    per_context: Int64Array
+    per_pair: Int64Array
+    mixed: Int64Array
+    table_begin: Int64Array
+    singles: bool = False
+    taken: int = 0
 
     def keep(self, rows: BoolArray) -> None:
         """Drop all rows but these."""
         for name in (field.name for field in fields(self)):
             column = getattr(self, name)
-            if not isinstance(column, int):
-                setattr(self, name, column[rows])
+            if isinstance(column, np.ndarray) and column.ndim:
+                setattr(self, name, column.compress(rows, axis=-1))
 
     def used_blocks(self, lanes: Lanes, at: Int64Array, iteration: Int64Array) -> Int64Array:
         """Return the blocks held by decodes and partly prefilled once so many iterations ran."""
-        width = int(self.decodes[at].max(initial=0))
-        job, ends = self.jobs[at, :width], self.ends[at, :width]
-        steps_left = np.where(ends == NO_END, 0, ends - iteration[:, None])
+        seats = int(self.decodes[at].max(initial=0))
+        job, key = self.jobs[:seats, at], self.ends[:seats, at]
+        empty = key == NO_END
+        steps_left = np.where(empty, 0, (key >> SEAT_BITS) - iteration)
         computed = lanes.final_tokens[job] - steps_left
-        block_tokens = np.broadcast_to(of_rows(self.block_tokens, at), len(at))[:, None]
-        held = -(-computed // block_tokens)
-        used: Int64Array = np.where(ends == NO_END, 0, held).sum(axis=1)
-        used += -(-self.computed[at] // of_rows(self.block_tokens, at))
+        block_tokens = of_rows(self.block_tokens, at)
+        used: Int64Array = np.where(empty, 0, -(-computed // block_tokens)).sum(axis=0)
+        used += -(-self.computed[at] // block_tokens)
         return used
 
-    def enter(self, lanes: Lanes, at: Int64Array, job: Int64Array) -> None:
-        """Let a job in each of the rows `at` decode from the end of the coming iteration on."""
-        seat = self.decodes[at]
-        if int(seat.max()) >= self.ends.shape[1]:
-            self._widen()
-        last = self.iteration[at] + lanes.output[job]
-        flat = at * self.ends.shape[1] + seat
-        self.ends.reshape(-1)[flat] = last
-        self.jobs.reshape(-1)[flat] = job
-        self.context[at] += lanes.input[job]
-        self.decodes[at] = seat + 1
-        sooner = (last < self.next_end[at]).nonzero()[0]
-        at = at[sooner]
-        self.next_end[at] = last[sooner]
-        self.next_seat[at] = seat[sooner]
+    def take_seats(self) -> None:
+        """Have a free seat in each row; `taken` is beyond the last seat in use, and one more."""
+        self.taken = int(self.decodes.max(initial=0)) + 1
+        more = len(self.ends)
+        if self.taken > more:
+            self.ends = np.pad(self.ends, ((0, more), (0, 0)), constant_values=NO_END)
+            self.jobs = np.pad(self.jobs, ((0, more), (0, 0)))
+
+    def seat(self, lanes: Lanes, at: Int64Array) -> None:
+        """Give the heads of the rows `at` a seat each, to decode from the coming iteration on."""
+        job, seat = self.head[at], self.decodes[at]
+        key = self.iteration[at]
+        key += lanes.output[job]
+        key <<= SEAT_BITS
+        key |= seat
+        seat *= self.ends.shape[1]
+        seat += at
+        self.ends.reshape(-1)[seat] = key
+        self.jobs.reshape(-1)[seat] = job
+        self.next_key[at] = np.minimum(key, self.next_key[at])
 
     def complete(self, lanes: Lanes, at: Int64Array) -> None:
-        """Let those of the rows `at` leave whose last iteration this was, one a row at least."""
-        width = self.ends.shape[1]
+        """Let the first to end in each of the rows `at` leave."""
+        rows = self.ends.shape[1]
         ends, jobs = self.ends.reshape(-1), self.jobs.reshape(-1)
-        while len(at):
-            begin, last = at * width, self.decodes[at] - 1
-            first, final = begin + self.next_seat[at], begin + last
-            job = jobs[first]
-            lanes.done[job] = self.now[at]
-            self.context[at] -= lanes.final_tokens[job]
-            self.committed[at] -= lanes.final_blocks[job]
-            self.decodes[at] = last
-            ends[first] = ends[final]
-            jobs[first] = jobs[final]
-            ends[final] = NO_END
-            taken = self.ends[:, : int(last.max()) + 1][at]
-            seat = taken.argmin(axis=1)
-            self.next_seat[at] = seat
-            next_end = ends[begin + seat]
-            self.next_end[at] = next_end
-            at = at[next_end <= self.iteration[at]]
-
-    def _widen(self) -> None:
-        more = self.ends.shape[1]
-        self.ends = np.pad(self.ends, ((0, 0), (0, more)), constant_values=NO_END)
-        self.jobs = np.pad(self.jobs, ((0, 0), (0, more)))
+        seat, last = self.next_key[at], self.decodes[at]
+        seat &= SEATS
+        last -= ONE
+        self.decodes[at] = last
+        first, final = seat * rows, last * rows
+        first += at
+        final += at
+        job = jobs[first]
+        lanes.done[job] = self.now[at]
+        self.context[at] -= lanes.final_tokens[job]
+        self.committed[at] -= lanes.final_blocks[job]
+        # Who sits last takes the free seat.
+        moved = ends[final]
+        seat -= last
+        moved += seat
+        ends[first] = moved
+        jobs[first] = jobs[final]
+        ends[final] = NO_END
+        np.minimum.reduce(self.ends[: self.taken], axis=0, out=self.next_key)
 
 
 def lane_state(lanes: Lanes) -> LaneState:
@@ -198,18 +220,18 @@ def lane_state(lanes: Lanes) -> LaneState:
     count = len(lanes.begin)
     columns: dict[str, Any] = {
         name: np.zeros(count, np.int64)
-        for name in (
-            *("now", "iteration", "decodes", "context", "committed", "computed"),
-            "next_seat",
-        )
+        for name in ("now", "iteration", "decodes", "context", "committed", "computed")
     }
     return LaneState(
         lane=np.arange(count),
         head=lanes.begin.copy(),
         next_arrival=lanes.arrival[lanes.begin],
-        next_end=np.full(count, NO_END, np.int64),
-        ends=np.full((count, FIRST_SEATS), NO_END, np.int32),
-        jobs=np.zeros((count, FIRST_SEATS), np.int32),
+        head_blocks=lanes.final_blocks[lanes.begin],
+        next_key=np.full(count, NO_END, np.int64),
+        held=np.zeros(count, bool),
+        batch=np.zeros((4, count), np.int64),
+        ends=np.full((FIRST_SEATS, count), NO_END, np.int64),
+        jobs=np.zeros((FIRST_SEATS, count), np.int64),
         **columns,
         **lanes.parameters,
     )

@@ -1,240 +1,235 @@
-"""One step of all lanes at once: an iteration with prefill where there is any, then a stretch.
+"""One step of all lanes at once: a head's prefill, an iteration with what was prefilled, a stretch
+of decode steps and an end, each in the rows that have one.
 
-Where about half of the rows have something to do it is worked out for those alone, else for all
-rows with masks: numpy takes a microsecond a call and another one for a thousand rows, and twice
-that to gather or scatter. Semantics: SCHEDULING in scheduler.py; source SIM-1.
+A row never waits for another: where an iteration takes more than one head, or more than one
+decode ends with it, the row goes on with that in its next steps while the others run ahead. So a
+step is the same few calls for all rows, and those are what it costs: numpy takes a microsecond a
+call and half of one for a thousand rows. Semantics: SCHEDULING in scheduler.py; source SIM-1.
 """
 
 import numpy as np
 from numpy import count_nonzero
 
 from simulator.iterations import Int64Array
-from simulator.lane_state import BoolArray, Lanes, LaneState, of_rows
+from simulator.lane_state import ONE, SEAT_BITS, ZERO, BoolArray, Lanes, LaneState, of_rows
 from simulator.timing import MAX_PS, NEARLY_2
 
 
-def step(state: LaneState, lanes: Lanes) -> BoolArray | None:
-    """Run each lane on; return which lack KV for that and must be handed over, None for nobody.
+def step(state: LaneState, lanes: Lanes) -> list[Int64Array]:
+    """Run each lane on; return which rows lack KV for that and must be handed over.
 
     Lanes that are over stay as they are.
     """
-    idle = state.decodes == 0
-    idle &= state.computed == 0
-    idle &= state.next_arrival < MAX_PS
-    np.maximum(state.now, state.next_arrival, out=state.now, where=idle)
-    blocked = state.next_arrival <= state.now
-    short = None
-    if count_nonzero(blocked):
-        work = Work(state)
-        can = blocked & (work.left > 0)
-        can &= state.decodes < state.max_seqs
-        work.admit(lanes, can.nonzero()[0])
-        short = work.short
-        blocked &= ~work.run(lanes)
-    goes = state.next_arrival > state.now
-    goes |= blocked
-    goes &= state.decodes > 0
-    if short is not None:
-        goes &= ~short
-    lacking = _decode(state, lanes, goes, blocked)
-    # Who ended with the prefill has waited until here: no step was left to him.
-    state.complete(lanes, (state.next_end <= state.iteration).nonzero()[0])
-    if short is None or lacking is None:
-        return short if lacking is None else lacking
-    return short | lacking
+    state.take_seats()
+    arrived = state.next_arrival <= state.now
+    idle = ((state.decodes == ZERO) > arrived).nonzero()[0]
+    if len(idle):
+        idle = idle[state.next_arrival[idle] < MAX_PS]
+        state.now[idle] = state.next_arrival[idle]
+        arrived[idle] = True
+    # Somebody who ended with the last iteration may still have to leave.
+    ready = (state.next_key >> SEAT_BITS) > state.iteration
+    short: list[Int64Array] = []
+    if count_nonzero(arrived):
+        arrived &= ready
+        ran = _prefill(state, lanes, arrived, short)
+        free = state.next_arrival > state.now
+        ready &= ~(ran > free)
+        ready &= ~state.held
+    else:
+        free = ~arrived
+    _decode(state, lanes, ready, free, short)
+    return short
 
 
-class Work:
-    """One iteration's prefill by row; `left` of the budget, `short` where a chunk lacks KV.
+def _prefill(state: LaneState, lanes: Lanes, can: BoolArray, short: list[Int64Array]) -> BoolArray:
+    """Give prefill to the heads where they `can` have some; return which rows ran an iteration.
 
-    What the decodes were before it is kept aside, because who finishes his prefill joins them at
-    once. `singles` are last single tokens, which count as decodes.
+    A row is `held` back from that if its next head may have a share in the same iteration.
     """
+    prefill, pairs, joined, joined_context = state.batch
+    left = state.max_tokens - state.decodes
+    left += joined
+    left -= prefill
+    can &= left > ZERO
+    can &= state.decodes < state.max_seqs
+    gap = lanes.input[state.head]
+    gap -= state.computed
+    tokens = np.minimum(gap, left)
+    if not lanes.all_chunked:
+        can &= (tokens == gap) | (state.chunked != ZERO)
+    tight = state.committed + state.head_blocks > state.admissible
+    tight &= can
+    if count_nonzero(tight):
+        at = tight.nonzero()[0]
+        can[at] = _fitting(state, lanes, at, tokens[at], gap[at], short)
+    given = can.astype(np.int64)
+    tokens *= given
+    left -= tokens
+    fresh = (state.computed < given).nonzero()[0]
+    lanes.scheduled[state.head[fresh]] = state.now[fresh]
 
-    def __init__(self, state: LaneState) -> None:
-        rows = len(state.lane)
-        self.state = state
-        self.decodes, self.context = state.decodes.copy(), state.context.copy()
-        self.left = state.max_tokens - self.decodes
-        self.prefill, self.pairs = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-        self.singles: Int64Array | None = None
-        self.short: BoolArray | None = None
-        self.finished: list[tuple[Int64Array, Int64Array]] = []
+    whole = tokens == gap
+    state.seat(lanes, whole.nonzero()[0])
+    enters = whole.astype(np.int64)
+    reach = state.computed + tokens
+    context = reach * enters
+    twice = reach + state.computed
+    twice -= ONE
+    state.computed = reach - context
+    state.context += context
+    state.decodes += enters
+    state.committed += state.head_blocks * enters
+    state.head += enters
+    state.next_arrival = lanes.arrival[state.head]
+    state.head_blocks = lanes.final_blocks[state.head]
+    alone = gap == ONE
+    if count_nonzero(alone):
+        alone &= can
+        # A last single token is a decode of the batch, whose context is what precedes it.
+        state.singles = True
+        state.context -= alone
+        tokens[alone] = enters[alone] = context[alone] = 0
+    twice *= tokens
+    prefill += tokens
+    pairs += twice
+    joined += enters
+    joined_context += context
 
-    def admit(self, lanes: Lanes, at: Int64Array) -> None:
-        """Give prefill to the heads of the rows `at`, begun or not, one a row a round."""
-        state = self.state
-        begun: BoolArray | None = state.computed[at] > 0
-        while len(at):
-            job, now, left = state.head[at], state.now[at], self.left[at]
-            gap, final = lanes.input[job], lanes.final_blocks[job]
-            if begun is not None and count_nonzero(begun):
-                start = state.computed[at]
-                gap, final = gap - start, final * ~begun
-            else:
-                begun, start = None, None
-            tokens = np.minimum(gap, left)
-            promised = state.committed[at] + final
-            fits = self._fitting(lanes, at, job, tokens, gap, start, promised)
-            if fits is not None:
-                at, job, now, left = at[fits], job[fits], now[fits], left[fits]
-                gap, tokens, promised = gap[fits], tokens[fits], promised[fits]
-                if begun is not None and start is not None:
-                    begun, start = begun[fits], start[fits]
-                if not len(at):
-                    return
-            state.committed[at] = promised
-            lanes.scheduled[job] = now if begun is None else np.where(
-                begun, lanes.scheduled[job], now
-            )  # fmt: skip
-            self._charge(lanes, at, gap, tokens, start)
-            left = left - tokens
-            self.left[at] = left
-            whole = tokens == gap
-            if start is not None or count_nonzero(whole) < len(whole):
-                reached = tokens if start is None else tokens + start
-                state.computed[at] = reached * ~whole
-                at, job, now, left = at[whole], job[whole], now[whole], left[whole]
-                if not len(at):
-                    return
-            state.enter(lanes, at, job)
-            self.finished.append((at, job))
-            job = job + 1
-            arrival = lanes.arrival[job]
-            state.head[at], state.next_arrival[at] = job, arrival
-            more = arrival <= now
-            more &= left > 0
-            at = at[more]
-            at = at[state.decodes[at] < of_rows(state.max_seqs, at)]
-            begun = None
+    emits = whole | state.held
+    whole &= state.next_arrival <= state.now
+    whole &= left > ZERO
+    whole &= state.decodes < state.max_seqs
+    can |= state.held
+    state.held = whole
+    ran: BoolArray = can > whole
+    emits &= ran
+    _run(state, lanes, ran)
+    at = emits.nonzero()[0]
+    # Those before him who finished their prefill with him are told in the end.
+    lanes.first_token[state.head[at] - ONE] = state.now[at]
+    return ran
 
-    def _charge(
-        self,
-        lanes: Lanes,
-        at: Int64Array,
-        gap: Int64Array,
-        tokens: Int64Array,
-        start: Int64Array | None,
-    ) -> None:
-        """Count `tokens` of the `gap` of each row `at`, behind those from `start`."""
-        if start is not None or lanes.has_single_tokens:
-            alone = gap == 1
-            if count_nonzero(alone):
-                if self.singles is None:
-                    self.singles = np.zeros(len(self.left), np.int64)
-                self.singles[at] += alone
-                tokens = tokens * ~alone
-                if start is not None:
-                    self.context[at] += start * alone
-        self.prefill[at] += tokens
-        pairs = tokens * (tokens - 1) >> 1
-        self.pairs[at] += pairs if start is None else pairs + tokens * start
 
-    def _fitting(
-        self,
-        lanes: Lanes,
-        at: Int64Array,
-        job: Int64Array,
-        tokens: Int64Array,
-        gap: Int64Array,
-        start: Int64Array | None,
-        promised: Int64Array,
-    ) -> BoolArray | None:
-        """Return in which of the rows `at` the head gets its tokens, None for in all.
+def _fitting(
+    state: LaneState,
+    lanes: Lanes,
+    at: Int64Array,
+    tokens: Int64Array,
+    gap: Int64Array,
+    short: list[Int64Array],
+) -> BoolArray:
+    """Return in which of the rows `at` KV suffices for so many tokens of the head's gap.
 
-        A head that has begun and lacks KV makes its row `short`.
-        """
-        state, fits = self.state, None
-        chunked = of_rows(state.chunked, at)
-        if not isinstance(chunked, int) or not chunked:
-            fits = (tokens == gap) | (chunked != 0)
-        tight = promised > of_rows(state.admissible, at)
-        if count_nonzero(tight):
-            some = at[tight]
-            before = np.zeros(len(some), np.int64) if start is None else start[tight]
-            begun = before > 0
-            whole_must_fit = (of_rows(state.whole_must_fit, some) != 0) & ~begun
-            block_tokens = of_rows(state.block_tokens, some)
-            reach = before + np.where(whole_must_fit, gap[tight], tokens[tight])
-            used = state.used_blocks(lanes, some, state.iteration[some] + 1)
-            used += -(-reach // block_tokens) - -(-before // block_tokens)
-            limit = np.where(begun, of_rows(state.usable, some), of_rows(state.admissible, some))
-            fits = np.ones(len(at), bool) if fits is None else fits
-            fits[tight] &= used <= limit
-            lacks = some[begun & (used > limit)]
-            if len(lacks):
-                self.short = np.zeros(len(self.left), bool)
-                self.short[lacks] = True
-        return None if fits is None or count_nonzero(fits) == len(fits) else fits
+    A row whose head has begun and lacks KV is `short`.
+    """
+    before = state.computed[at]
+    begun = before > 0
+    whole_must_fit = (of_rows(state.whole_must_fit, at) != 0) & ~begun
+    block_tokens = of_rows(state.block_tokens, at)
+    reach = before + np.where(whole_must_fit, gap, tokens)
+    used = state.used_blocks(lanes, at, state.iteration[at] + 1)
+    used += -(-reach // block_tokens) - -(-before // block_tokens)
+    limit = np.where(begun, of_rows(state.usable, at), of_rows(state.admissible, at))
+    fits: BoolArray = used <= limit
+    lacks = at[begun & ~fits]
+    if len(lacks):
+        short.append(lacks)
+    return fits
 
-    def run(self, lanes: Lanes) -> BoolArray:
-        """Run the iteration; return in which rows there was any."""
-        state = self.state
-        some = self.prefill > 0
-        if self.singles is None:
-            ran, single = some, self.decodes
-        else:
-            ran, single = some | (self.singles > 0), self.decodes + self.singles
-        took = lanes.decode_table[self.prefill + single + state.table_begin]
-        took -= self.prefill * state.per_decode
-        took += self.context * state.per_context
-        took += self.pairs * state.per_pair
-        took += some * state.mixed
-        took *= ran
-        state.now += took
-        state.iteration += ran
-        state.context += self.decodes * ran
-        for at, job in self.finished:
-            lanes.first_token[job] = state.now[at]
-        return ran
+
+def _run(state: LaneState, lanes: Lanes, ran: BoolArray) -> None:
+    """Run the iteration in the rows that `ran`; those held go on with their batch."""
+    prefill, pairs, joined, joined_context = state.batch
+    runs = ran.astype(np.int64)
+    decodes = state.decodes - joined
+    took = lanes.decode_table[prefill + decodes + state.table_begin]
+    took -= prefill * state.per_decode
+    context = state.context - joined_context
+    context *= state.per_context
+    took += context
+    half = pairs >> ONE
+    half *= state.per_pair
+    took += half
+    took += state.mixed * (prefill > ZERO) if state.singles else state.mixed
+    took *= runs
+    state.now += took
+    state.iteration += runs
+    decodes *= runs
+    state.context += decodes
+    if count_nonzero(state.held):
+        state.batch *= state.held.astype(np.int64)
+    else:
+        state.batch.fill(0)
+        state.singles = False
 
 
 def _decode(
-    state: LaneState, lanes: Lanes, goes: BoolArray, blocked: BoolArray
-) -> BoolArray | None:
-    """Run decode steps up to the next end, but only to the first boundary after an arrival.
+    state: LaneState, lanes: Lanes, goes: BoolArray, free: BoolArray, short: list[Int64Array]
+) -> None:
+    """Run decode steps up to the next end, then let one leave who has come to his.
 
-    That boundary is estimated in floating point and corrected exactly. Returns who lacks KV.
+    Only to the first boundary after an arrival where nobody has arrived yet (`free`) and there is
+    a seat: an arrival behind a head that can't be admitted can't change the batch.
     """
+    goes &= state.decodes > ZERO
+    next_end = state.next_key >> SEAT_BITS
+    steps = next_end - state.iteration
+    steps *= goes.astype(np.int64)
     b = state.decodes * state.per_context
     a = lanes.decode_table[state.decodes + state.table_begin]
     a += state.context * state.per_context
-    steps = state.next_end - state.iteration
-    steps *= goes
-    took = steps * a
-    took += b * (steps * (steps - 1) >> 1)
+    took = _stretch(steps, a, b)
     span = state.next_arrival - state.now
-    # An arrival behind a blocked head, or with no seat left, can't change the batch.
     cut = span < took
-    cut &= goes
-    cut &= ~blocked
+    cut &= free
     cut &= state.decodes < state.max_seqs
     cut &= state.decodes < state.max_tokens
-    of = cut.nonzero()[0]
-    if len(of):
-        some_a, some_b, wide = a[of], b[of], span[of]
-        slope = some_a - 0.5 * some_b
-        root = slope * slope
-        root += 2.0 * some_b * wide
-        np.sqrt(root, out=root)
-        root += slope
-        few = (NEARLY_2 * wide / root).astype(np.int64)
-        np.maximum(few, 1, out=few)
-        lasts = few * some_a
-        lasts += some_b * (few * (few - 1) >> 1)
-        while count_nonzero(low := lasts < wide):
-            lasts += (some_a + few * some_b) * low
-            few += low
-        steps[of] = few
-        took[of] = lasts
-    short = None
-    tight = state.committed > state.usable
+    at = cut.nonzero()[0]
+    if len(at):
+        steps[at], took[at] = _until(span[at], a[at], b[at])
+    tight = state.committed + state.head_blocks > state.usable
+    tight &= goes
     if count_nonzero(tight):
-        some = (tight & goes).nonzero()[0]
-        used = state.used_blocks(lanes, some, state.iteration[some] + steps[some])
-        short = np.zeros(len(tight), bool)
-        short[some] = used > of_rows(state.usable, some)
+        at = tight.nonzero()[0]
+        # Only a head that has begun holds any.
+        head = state.head_blocks[at] * (state.computed[at] > 0)
+        at = at[state.committed[at] + head > of_rows(state.usable, at)]
+        used = state.used_blocks(lanes, at, state.iteration[at] + steps[at])
+        short.append(at[used > of_rows(state.usable, at)])
     state.now += took
     state.iteration += steps
-    state.context += steps * state.decodes
-    return short
+    steps *= state.decodes
+    state.context += steps
+    at = (next_end <= state.iteration).nonzero()[0]
+    if len(at):
+        state.complete(lanes, at)
+
+
+def _stretch(steps: Int64Array, a: Int64Array, b: Int64Array) -> Int64Array:
+    """Return the time of so many decode steps, the first of which takes a, each next b more."""
+    took: Int64Array = steps - ONE
+    took *= steps
+    took >>= ONE
+    took *= b
+    took += steps * a
+    return took
+
+
+def _until(span: Int64Array, a: Int64Array, b: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return the fewest steps whose stretch lasts as long as `span` (positive), and its time.
+
+    Estimated in floating point, always below the exact root, and then corrected exactly.
+    """
+    slope = a - 0.5 * b
+    root = slope * slope
+    root += 2.0 * b * span
+    np.sqrt(root, out=root)
+    root += slope
+    few = (NEARLY_2 * span / root).astype(np.int64)
+    few += ONE
+    took = _stretch(few, a, b)
+    while count_nonzero(low := took < span):
+        took += (a + few * b) * low
+        few += low
+    return few, took

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from simulator.batch import JobArrays, simulate
 from simulator.iterations import Int64Array
-from simulator.lane_state import BoolArray, Lanes, lane_state
+from simulator.lane_state import BoolArray, Lanes, lane_state, told_with_the_next
 from simulator.lane_steps import step
 from simulator.scheduler import ReplicaConfig
 from simulator.state import COMPLETED, NEVER, REFUSED
@@ -23,6 +23,9 @@ from simulator.timing import MAX_PS, TimeModel
 
 MIN_LANES = 32
 """Fewer lanes than this run one after the other: vectors would be too short to pay."""
+
+STEPS_BETWEEN = 8
+"""Steps after which finished lanes are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +97,14 @@ def _simulate_vectors(chosen: Sequence[Lane]) -> list[LaneResult | None]:
             break
         if 4 * many >= len(over):
             state.keep(~over)
-        short = step(state, lanes)
-        if short is not None and short.any():
-            handed_over[state.lane[short]] = True
-            state.keep(~short)
+        for _ in range(STEPS_BETWEEN):
+            short = step(state, lanes)
+            if short:
+                rows = np.concatenate(short)
+                handed_over[state.lane[rows]] = True
+                runs = np.ones(len(state.lane), bool)
+                runs[rows] = False
+                state.keep(runs)
     return _results(chosen, lanes, handed_over)
 
 
@@ -109,7 +116,7 @@ def _results(
     outcome[lanes.position] = COMPLETED
     scheduled, first, done, outputs = (np.full(count, NEVER, np.int64) for _ in range(4))
     scheduled[lanes.position] = lanes.scheduled[lanes.place]
-    first[lanes.position] = lanes.first_token[lanes.place]
+    first[lanes.position] = told_with_the_next(lanes.first_token)[lanes.place]
     done[:] = lanes.arrivals
     done[lanes.position] = lanes.done[lanes.place]
     outputs[:] = 0
