@@ -108,7 +108,7 @@ class FleetResult:
     def of_replica(self, replica: int) -> SimulationResult:
         """Return the jobs that ran on one replica, in order of submission, with its iterations."""
         rows = np.flatnonzero(self.replica == replica)
-        jobs, position = self.jobs, {int(row): index for index, row in enumerate(rows)}
+        jobs = self.jobs
         return SimulationResult(
             outcome=jobs.outcome[rows],
             arrival_ps=jobs.arrival_ps[rows],
@@ -121,7 +121,9 @@ class FleetResult:
             iterations=self.iterations[replica],
             last_run_start=jobs.last_run_start[rows],
             earlier_runs={
-                position[job]: runs for job, runs in jobs.earlier_runs.items() if job in position
+                int(np.searchsorted(rows, job)): runs
+                for job, runs in jobs.earlier_runs.items()
+                if self.replica[job] == replica
             },
         )
 

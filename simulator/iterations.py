@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from simulator.state import LOG_WIDTH
 
 Int64Array = NDArray[np.int64]
+GAPS_AT_ONCE = 2**18
+"""Iterations whose ends are worked out together: all of a long run's would take gigabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +95,22 @@ def inter_token_counts(log: IterationLog, runs: Int64Array) -> tuple[Int64Array,
     `runs` has shape (n, 2): first iteration, tokens. Gaps across a preemption lie between runs
     and are not in here. Exact; iterations with no such gap are left out.
     """
-    ends = log.ends_ps(log.first, log.last)
-    change = np.zeros(len(ends) + 1, np.int64)
+    first, last = log.first, log.last
+    counts = np.zeros(last - first + 2, np.int64)
     runs = runs[runs[:, 1] > 1]
-    first = runs[:, 0] - log.first
-    np.add.at(change, first + 1, 1)
-    np.add.at(change, first + runs[:, 1], -1)
-    counts = np.cumsum(change)[:-1]
-    gaps = np.diff(ends, prepend=ends[:1])
+    begins = runs[:, 0] - first
+    np.add.at(counts, begins + 1, 1)
+    np.add.at(counts, begins + runs[:, 1], -1)
+    counts = np.cumsum(counts, out=counts)[:-1]
     seen = counts > 0
-    return gaps[seen], counts[seen]
+    gaps = np.empty(np.count_nonzero(seen), np.int64)
+    filled = 0
+    for low in range(first, last + 1, GAPS_AT_ONCE):
+        high = min(last, low + GAPS_AT_ONCE - 1)
+        # Nobody has a gap before the very first, so what precedes that doesn't matter.
+        ends = log.ends_ps(max(first, low - 1), high)
+        part = np.diff(ends, prepend=ends[:1] if low == first else ends[:0])
+        part = part[seen[low - first : high - first + 1]]
+        gaps[filled : filled + len(part)] = part
+        filled += len(part)
+    return gaps, counts[seen]
