@@ -6,6 +6,7 @@ report draws. Source: SIM-1.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,14 +27,16 @@ from simulator.summaries import (
     Series,
     Spread,
     busy_shares,
-    curve_of,
+    distribution_of,
     series_of,
-    spread_of,
 )
 from simulator.timing import MAX_TRACE_US, PS_PER_MS, PS_PER_S, PS_PER_US, ObservedRange
 from simulator.traces import NONE, Ints, Trace
 
 MAX_REPLICAS = 256
+
+MANY_REQUESTS = 100_000
+"""From so many on what the run leaves behind is looked for before its figures are worked out."""
 
 
 @runtime_checkable
@@ -204,14 +207,17 @@ def replay(scenario: Scenario, progress: Callable[[float], None] | None = None) 
     fleet = Fleet(
         jobs_of(trace, config.block_tokens), [(config, profile.time)] * scenario.replicas, heard
     ).run(drained)
+    if total >= MANY_REQUESTS:
+        # Its parts refer to each other: they would stay, with 400 bytes a request.
+        gc.collect()
     shed = tuple(sorted(route.shed.items())) if isinstance(route, Shedding) else ()
     capacity = config.usable_blocks * config.block_tokens * scenario.replicas
-    gaps, weights = _inter_token_gaps(fleet)
-    ttft_ms = _ttft_ms(fleet.jobs, scenario.profile.overhead_us)
+    ttft, ttft_curve = distribution_of(_ttft_ms(fleet.jobs, scenario.profile.overhead_us))
+    itl, itl_curve = distribution_of(*_inter_token_gaps(fleet))
     return Replay(
-        summary=_summary(scenario, fleet, shed, ttft_ms, gaps, weights),
-        ttft=curve_of(ttft_ms, np.ones(len(ttft_ms), dtype=np.int64)),
-        itl=curve_of(gaps / PS_PER_MS, weights),
+        summary=_summary(scenario, fleet, shed, ttft, itl),
+        ttft=ttft_curve,
+        itl=itl_curve,
         series=series_of(trace, fleet, capacity),
     )
 
@@ -233,11 +239,17 @@ def _tell_left(total: int, progress: Callable[[float], None], left: int) -> None
     progress(1 - left / total)
 
 
-def _inter_token_gaps(fleet: FleetResult) -> tuple[Ints, Ints]:
-    """(gap ps, how often) over all replicas, exact."""
-    parts = [fleet.of_replica(r).inter_token_counts() for r in range(len(fleet.iterations))]
-    gaps = np.concatenate([part[0] for part in parts])
-    return gaps, np.concatenate([part[1] for part in parts])
+def _inter_token_gaps(fleet: FleetResult) -> tuple[Floats, Ints]:
+    """(gap ms, how often) over all replicas, exact."""
+    gaps: list[Floats] = []
+    weights: list[Ints] = []
+    for replica in range(len(fleet.iterations)):
+        gaps_ps, counts = fleet.of_replica(replica).inter_token_counts()
+        gaps.append(gaps_ps / PS_PER_MS)
+        weights.append(counts)
+    if len(gaps) == 1:
+        return gaps[0], weights[0]
+    return np.concatenate(gaps), np.concatenate(weights)
 
 
 def _ttft_ms(jobs: SimulationResult, overhead_us: int) -> Floats:
@@ -250,9 +262,8 @@ def _summary(
     scenario: Scenario,
     fleet: FleetResult,
     shed: tuple[tuple[str, int], ...],
-    ttft_ms: Floats,
-    gaps: Ints,
-    weights: Ints,
+    ttft: Spread,
+    itl: Spread,
 ) -> Summary:
     jobs, trace = fleet.jobs, scenario.trace
     ended = {name: int((jobs.outcome == k).sum()) for k, name in enumerate(OUTCOMES)}
@@ -276,9 +287,9 @@ def _summary(
         shed_reasons=shed,
         span_s=span_s,
         output_tokens_per_s=float(jobs.output_tokens.sum()) / span_s,
-        ttft=spread_of(ttft_ms, np.ones(len(ttft_ms), dtype=np.int64)),
-        itl=spread_of(gaps / PS_PER_MS, weights),
-        e2e=spread_of(e2e_ms, np.ones(len(e2e_ms), dtype=np.int64)),
+        ttft=ttft,
+        itl=itl,
+        e2e=distribution_of(e2e_ms)[0],
         busy_shares=busy_shares(fleet),
         preemptions=int(jobs.preemptions.sum()),
         cached_tokens=int(jobs.cached_tokens.sum()),
