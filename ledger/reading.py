@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ledger.allocation import stop_counting
 from ledger.chain import GENESIS, Head
 from ledger.errors import LedgerNotReady
 from ledger.records import CHAINED
@@ -22,6 +23,8 @@ CONNECTIONS_LIMIT = 8  # ledgers that one thread keeps open
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 _local = threading.local()
+
+stop_counting()  # here: nothing opens a ledger without this module
 
 
 def connect_read_only(path: Path | str) -> sqlite3.Connection:

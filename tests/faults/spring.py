@@ -10,6 +10,7 @@ import gc
 import os
 import signal
 import socket
+import sqlite3
 import sys
 import traceback
 import warnings
@@ -19,6 +20,9 @@ import aiohttp
 import django
 import uvicorn
 import uvloop
+
+# Open before the ledger is imported, so that SQLite goes on counting memory: its limit needs that.
+COUNTED = sqlite3.connect(":memory:") if len(sys.argv) > 2 else None
 
 django.setup()
 
