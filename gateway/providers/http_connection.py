@@ -94,7 +94,10 @@ class Connection(asyncio.Protocol):
 
     @property
     def sent(self) -> bool:
-        """Whether the request was handed to the network as a whole: else none can have read it."""
+        """Whether the request was handed to the network as a whole: else none can have read it.
+
+        Over TLS what still waits behind the encryption counts as handed over.
+        """
         return not self._unwritten
 
     def ask(self, request: bytes, reader: Reader) -> None:
@@ -130,8 +133,10 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._now_s = asyncio.get_running_loop().time
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
-        # So that pause_writing says whether anything is left unwritten.
-        self._transport.set_write_buffer_limits(high=0)
+        # So that pause_writing says whether anything is left unwritten. Over TLS a transport pauses
+        # at its limit already, so at 0 it would for ever: nothing left is below 1 there.
+        over_tls = transport.get_extra_info("sslcontext") is not None
+        self._transport.set_write_buffer_limits(high=1 if over_tls else 0)
 
     def pause_writing(self) -> None:
         self._unwritten = True

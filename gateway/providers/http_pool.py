@@ -6,6 +6,7 @@ all of them looks now and then at what is idle, silent or unwanted for too long.
 
 import asyncio
 import contextlib
+import logging
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from functools import cache
 from gateway.providers.guarded_addresses import addresses_of
 from gateway.providers.http_connection import Connection
 from gateway.providers.http_target import Target
+
+log = logging.getLogger(__name__)
 
 CONNECTIONS_LIMIT = 1_024  # of one route; what is over it waits for one
 KEEP_ALIVE_SECONDS = 1.5  # below gunicorn's 2 s and the 5 s of uvicorn, and so of vLLM
@@ -63,6 +66,7 @@ class Pool:
         self._idle: dict[tuple[bool, str, int], list[Connection]] = {}
         self._origins: dict[Connection, tuple[bool, str, int]] = {}  # of all that are open
         self._closes_until_s: dict[tuple[bool, str, int], float] = {}  # by the loop's clock
+        self._told: dict[tuple[bool, str, int], str] = {}  # why one is not reached, as logged
         self._opening = 0
         self._waiting: deque[Wish] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -155,8 +159,10 @@ class Pool:
         made: Connection | Unreachable
         try:
             made = await self._connect(wish.target)
+            self._told.pop(wish.target.origin, None)
         except (OSError, TimeoutError, UnicodeError) as fault:
             made = Unreachable(type(fault).__name__)
+            self._tell(wish.target, why_not(fault))
         except asyncio.CancelledError:
             wish.given(Unreachable("closed"))
             raise
@@ -198,6 +204,14 @@ class Pool:
             server_hostname=target.host if target.secure else None,
         )
         return connection
+
+    def _tell(self, target: Target, why: str) -> None:
+        """Log why a backend isn't reached: once, until it is, or until there is another reason."""
+        if self._told.get(target.origin) != why:
+            self._told[target.origin] = why
+            scheme = "https" if target.secure else "http"
+            where = (scheme, target.host, target.port)
+            log.warning("no connection to the backend at %s://%s:%d: %s", *where, why)
 
     def _returned(self, connection: Connection, usable: bool) -> None:
         """Take back a connection whose exchange is over, or one that is gone."""
@@ -285,11 +299,24 @@ class Pool:
             self._look_later()
 
 
+def why_not(fault: Exception) -> str:
+    """Return why there is no connection, in a line for who has to repair it."""
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {fault.verify_message}"
+    if isinstance(fault, ssl.SSLError):
+        return f"TLS failed: {fault.reason}"
+    if isinstance(fault, TimeoutError) and fault.errno is None:
+        return "it didn't answer in time"
+    text = fault.strerror if isinstance(fault, OSError) else None
+    return text or str(fault) or type(fault).__name__
+
+
 def _nobody(made: Connection | Unreachable) -> None:
     """Stands for one who does not wait any more."""
 
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """Return how a backend's certificate is checked: by the system's authorities."""
+    """Return how a backend's certificate is checked: by the system's authorities, or by those of
+    SSL_CERT_FILE and SSL_CERT_DIR, which OpenSSL reads."""
     return ssl.create_default_context()

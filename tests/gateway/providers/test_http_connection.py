@@ -2,91 +2,20 @@
 
 import asyncio
 import gzip
-import shutil
-import ssl
-import subprocess
 
 import pytest
 
-from gateway.clock import SystemClock
 from gateway.providers import http_pool
 from gateway.providers.http_connection import HEAD_LIMIT_BYTES, INFLATED_LIMIT_BYTES
 from gateway.providers.http_fetch import fetched
 from gateway.providers.http_pool import Patience, Pool
 from gateway.providers.http_target import head, target_of
-from gateway.providers.openai import OpenAIProvider
-from gateway.providers.outcomes import Cancelled, Completed, Failed, Rejected, Unknown
+from gateway.providers.outcomes import Cancelled, Completed, Failed, Unknown
 from gateway.submission import Message
 from ledger.rates import Usage
-from tests.faults.plan import Plan, body_of
-from tests.gateway.providers.calls import call, route
+from tests.gateway.providers.calls import call
+from tests.gateway.providers.raw import ANSWER, HEAD, STREAM, Raw, answers, at
 from tests.gateway.providers.upstream import LIMIT_S, TEXT, against, whole
-
-STREAM = body_of(Plan())
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
-ANSWER = HEAD + b"content-length: %d\r\n\r\n" % len(STREAM) + STREAM
-
-
-class Raw:
-    """A server that answers each request with the same bytes; it counts connections."""
-
-    def __init__(self, said, *, reads=True, certificate=None) -> None:
-        self.said, self.reads, self.certificate = said, reads, certificate
-        self.connections = self.requests = 0
-        self.open = set()
-
-    async def __aenter__(self):
-        self.server = await asyncio.start_server(self._met, "127.0.0.1", 0, ssl=self.certificate)
-        self.port = self.server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_):
-        self.server.close()
-        for writer in self.open:
-            writer.transport.abort()
-
-    async def _met(self, reader, writer):
-        self.connections += 1
-        self.open.add(writer)
-        if not self.reads:
-            writer.transport.pause_reading()
-            return
-        try:
-            while request := await reader.readuntil(b"\r\n\r\n"):
-                length = request.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
-                await reader.readexactly(int(length or 0))
-                self.requests += 1
-                writer.write(self.said)
-        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
-            writer.close()
-
-
-def at(raw, scenario, *, scheme="http", patience=None, **settings):
-    """Run a scenario of (provider, its route) over a raw server."""
-
-    async def run():
-        async with asyncio.timeout(LIMIT_S), raw:
-            declared = route(f"{scheme}://127.0.0.1:{raw.port}/v1", **settings)
-            provider = OpenAIProvider(
-                [declared], clock=SystemClock(), credential=lambda _: None,
-                first_revision=lambda _: 1, patience=patience,
-            )  # fmt: skip
-            try:
-                return await scenario(provider, declared)
-            finally:
-                await provider.close()
-
-    return asyncio.run(run())
-
-
-def answers(said, times=1, **settings):
-    """(ends of so many attempts, one after the other; the server)."""
-    raw = Raw(said)
-
-    async def scenario(provider, declared):
-        return [await whole(provider.start(call(declared))) for _ in range(times)]
-
-    return at(raw, scenario, **settings), raw
 
 
 def test_an_answer_before_the_answer_is_none():
@@ -231,39 +160,6 @@ def test_a_rest_of_an_answer_that_never_ends_holds_no_connection():
         return type(outcome)
 
     assert at(Raw(said), scenario, patience=Patience(tail_s=0.05)) is Completed
-
-
-def test_a_certificate_that_nobody_vouches_for_is_refused_before_anything_is_sent(
-    tmp_path, monkeypatch
-):
-    certificate = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    certificate.load_cert_chain(*self_signed(tmp_path))
-    raw = Raw(ANSWER, certificate=certificate)
-
-    async def scenario(provider, declared):
-        refused = await whole(provider.start(call(declared)))
-        trusted = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
-        monkeypatch.setattr(http_pool, "_trusted", lambda: trusted)
-        return refused, await whole(provider.start(call(declared)))
-
-    (_, refused), (text, answered) = at(raw, scenario, scheme="https")
-    assert (type(refused), refused.reason) == (Rejected, "PROVIDER_UNREACHABLE")
-    assert (text, type(answered), raw.requests) == (TEXT, Completed, 1)
-
-
-def self_signed(folder):
-    """The paths of a certificate of 127.0.0.1 and of its key, made here and now."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl, which makes the certificate, is not installed")
-    certificate, key = folder / "certificate.pem", folder / "key.pem"
-    subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1",
-         "-keyout", str(key), "-out", str(certificate)],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return certificate, key
 
 
 def test_a_reading_of_metrics_that_is_over_touches_no_attempt_on_the_same_connection():

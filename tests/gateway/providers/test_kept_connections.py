@@ -7,7 +7,7 @@ import pytest
 from gateway.providers import http_pool
 from gateway.providers.outcomes import Completed, Unknown
 from tests.gateway.providers.calls import call
-from tests.gateway.providers.test_http_connection import ANSWER, Raw, at
+from tests.gateway.providers.raw import ANSWER, Raw, at
 from tests.gateway.providers.upstream import TEXT, whole
 
 

@@ -18,7 +18,7 @@ from gateway.settling import within_cap
 from gateway.submission import Parameters
 from ledger.rates import Usage
 from tests.gateway.providers.calls import call
-from tests.gateway.providers.test_http_connection import HEAD, Raw, at
+from tests.gateway.providers.raw import HEAD, Raw, at
 from tests.gateway.providers.upstream import whole
 
 CAP = 64
