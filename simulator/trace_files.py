@@ -58,7 +58,7 @@ def parse_trace(source: str, lines: io.TextIOBase, max_span_us: int = MAX_TIME_U
     if head is None:
         raise TraceError(source=source, line=1, column="1", reason="holds no requests")
     arrival, read = _shape_of(head)
-    builder, dropped = TraceBuilder(source), 0
+    builder, taken, dropped = TraceBuilder(source), 0, 0
     first = last = (0, head)
     for row in chain([head], rows):
         record = read(row)
@@ -68,16 +68,17 @@ def parse_trace(source: str, lines: io.TextIOBase, max_span_us: int = MAX_TIME_U
         if record.input_tokens + record.output_tokens > MAX_JOB_TOKENS:
             raise row.refuse("1", f"prompt and output may have {MAX_JOB_TOKENS} tokens together")
         at = record.arrival_us
-        if not builder:
+        if not taken:
             first = last = (at, row)
         elif at < first[0]:
             first = (at, row)
         elif at > last[0]:
             last = (at, row)
         builder.add(record)
-        if len(builder) > MAX_REQUESTS:
+        taken += 1
+        if taken > MAX_REQUESTS:
             raise row.refuse("1", f"more than {MAX_REQUESTS} requests")
-    if not builder:
+    if not taken:
         raise TraceError(source=source, line=1, column="1", reason="holds no requests")
     if last[0] - first[0] > max_span_us:
         raise _too_long(arrival, first, last, max_span_us)
