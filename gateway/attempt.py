@@ -6,6 +6,7 @@ import logging
 import traceback
 from collections.abc import Callable
 
+from gateway.patience import Patience
 from gateway.providers.base import Call, Provider
 from gateway.providers.outcomes import Cancelled, Outcome, Timings, Unknown
 from gateway.run import Leg, Run
@@ -39,19 +40,21 @@ async def outcome_of(
                 await leg.cancelled.wait()
     if leg.cancel_reason is not None:
         return unsent(leg.cancel_reason)
-    patience = asyncio.timeout(None)
+    patience = Patience()
     try:
         attempted = provider.start(_call(run, leg))
         leg.attempted, leg.started_us = attempted, now_us()
         sent(leg.started_us)
-        async with patience:
-            leg.patience = patience
-            return await attempted.carry(piece)
-    except TimeoutError as fault:
-        return lost("CANCEL_NOT_ACKNOWLEDGED", leg) if patience.expired() else _broken(leg, fault)
+        leg.patience = patience
+        return await attempted.carry(piece)
+    except asyncio.CancelledError:
+        if patience.at_end():
+            return lost("CANCEL_NOT_ACKNOWLEDGED", leg)
+        raise
     except Exception as fault:  # an adapter's fault must not cost the request its receipt
         return _broken(leg, fault)
     finally:
+        patience.drop()
         # An attempt holds its run's pieces and its messages: it is freed as soon as it is over.
         leg.patience = leg.attempted = None
 
@@ -64,10 +67,8 @@ def stop(leg: Leg, reason: str, patience_s: float) -> None:
             leg.cancelled.set()
         if leg.attempted is not None:
             leg.attempted.cancel(reason)
-    if leg.patience is not None and not leg.patience.expired():
-        due = asyncio.get_running_loop().time() + patience_s
-        before = leg.patience.when()
-        leg.patience.reschedule(due if before is None else min(before, due))
+    if leg.patience is not None:
+        leg.patience.shorten(patience_s)
 
 
 def lost(reason: str, leg: Leg) -> Unknown:

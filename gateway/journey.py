@@ -127,9 +127,8 @@ class Journey:
             direct=submission.stream or self.desk.configuration.policy.attempts.limit == 1,
         )
         self._runs[run.request_id] = run
-        task = asyncio.create_task(self._drive(run), name=f"journey {run.request_id}")
-        self._driving.add(task)
-        task.add_done_callback(self._driving.discard)
+        run.driving = asyncio.get_running_loop().create_task(self._drive(run))
+        self._driving.add(run.driving)
         return run
 
     async def deliver(self, run: Run) -> AsyncIterator[Delta | Ended]:
@@ -253,6 +252,9 @@ class Journey:
             await self._driver.drive(run)
         finally:
             del self._runs[run.request_id]
+            if run.driving is not None:
+                self._driving.discard(run.driving)
+                run.driving = None
 
 
 def _until_fault(

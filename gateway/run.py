@@ -1,10 +1,12 @@
 """An accepted request on its way, and each of its attempts: the state that the journey drives."""
 
 import asyncio
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gateway.book import Hold
 from gateway.desk import Weighed
+from gateway.patience import Patience
 from gateway.piece_log import PieceLog
 from gateway.policy.retrying import AttemptKind, AttemptSeen, AttemptState
 from gateway.policy.values import Route
@@ -17,8 +19,7 @@ HEDGE_LOST = "HEDGE_LOST"
 """Why a loser was cancelled."""
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Leg:
+class Leg(msgspec.Struct, kw_only=True, eq=False):
     """One attempt of a request: what it holds, what it got, how it ended."""
 
     request_id: str
@@ -34,19 +35,22 @@ class Leg:
     degraded_from: str | None = None
     without: tuple[str, ...] = ()
     wait_us: int = 0
-    attempted: Attempted | None = field(default=None, repr=False)
+    attempted: Attempted | None = None
     started_us: int | None = None  # when it was handed to its provider
     first_piece_us: int | None = None
     tokens: int = 0
-    kept: list[Delta] = field(default_factory=list, repr=False)  # not given to the caller yet
+    kept: list[Delta] = []  # a new one for each; not given to the caller yet
     cancel_reason: str | None = None
-    cancelled: asyncio.Event | None = field(default=None, repr=False)  # while it waits to be sent
-    patience: asyncio.Timeout | None = field(default=None, repr=False)
+    cancelled: asyncio.Event | None = None  # while it waits to be sent
+    patience: Patience | None = None  # while its provider has it
     outcome: Outcome | None = None
     ended_us: int = 0
     counted: Counted | None = None  # once it has ended: priced, as it goes on paper
     filed: bool = False  # its end is in the ledger
     released: bool = False  # the book has given back what it held, or keeps it as an unknown's
+
+    def __repr__(self) -> str:
+        return f"Leg(attempt_id={self.attempt_id!r})"  # no text of an answer (SEC-1)
 
     @property
     def attempt_id(self) -> str:
@@ -116,25 +120,28 @@ class Leg:
         )
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Run:
+class Run(msgspec.Struct, kw_only=True, eq=False):
     """An accepted request. The API reads it; only the journey and its driver change it."""
 
     request_id: str
     created_us: int
     logical_model: str
-    submission: Submission = field(repr=False)
-    weighed: Weighed = field(repr=False)
-    legs: list[Leg] = field(repr=False)
+    submission: Submission
+    weighed: Weighed
+    legs: list[Leg]
     direct: bool  # pieces go to the caller as they come; else those of a valid answer, at its end
-    pieces: PieceLog = field(default_factory=PieceLog, repr=False)
-    winner: Leg | None = field(default=None, repr=False)
-    hedging: "asyncio.Task[None] | None" = field(default=None, repr=False)  # the second attempt's
+    pieces: PieceLog = msgspec.field(default_factory=PieceLog)
+    winner: Leg | None = None
+    driving: "asyncio.Task[None] | None" = None
+    hedging: "asyncio.Task[None] | None" = None  # the second attempt's
     first_byte_us: int | None = None
     cancel_reason: str | None = None
     questions: int = 0  # asked about what follows
     asked_chars: int | None = None  # of the prompt; counted where the run is kept
-    ended: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+
+    def __repr__(self) -> str:
+        return f"Run(request_id={self.request_id!r})"  # no text of a request (SEC-1)
 
     @property
     def answering(self) -> Leg:

@@ -6,9 +6,10 @@ https://www.w3.org/TR/trace-context/. Pure. Ids only: nothing of a request's con
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
+
+from gateway.quiet import Quiet
 
 TRACEPARENT_LIMIT_CHARS: Final = 512
 TRACESTATE_LIMIT_CHARS: Final = 512
@@ -24,8 +25,7 @@ _MEMBER = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceContext:
+class TraceContext(Quiet, frozen=True, kw_only=True, gc=False):
     """A request's place in a trace. `parent_id` is the caller's span; None where it sent none."""
 
     trace_id: str

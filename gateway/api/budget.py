@@ -8,11 +8,13 @@ never quoted back: only their names are.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, get_args
+
+from msgspec.structs import replace
 
 from gateway.api.problems import Problem, invalid
 from gateway.policy.values import Priority, UserPath
+from gateway.quiet import Quiet
 from ledger.money import INT64_MAX, parse_scaled
 
 DEADLINE_LIMIT_MS = 7 * 24 * 3_600_000
@@ -29,8 +31,7 @@ _SESSION = re.compile(r"[!-~]{1,128}")
 _TAG_PREFIX = "tag-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Quiet, frozen=True, kw_only=True, gc=False):
     """What was asked for; None: filled from the defaults of tenant and model (BUD-2)."""
 
     deadline_ms: int | None = None

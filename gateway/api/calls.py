@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gateway import metrics
 from gateway.api import errors
@@ -32,8 +33,7 @@ WATCH_AFTER_S = 0.01  # a client that hangs up sooner is noticed then
 REPLAYED: tuple[Header, ...] = ((b"x-weighbridge-idempotent-replay", b"true"),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answering:
+class Answering(msgspec.Struct, frozen=True, kw_only=True):
     """One call's runs, one for each answer, and how they are answered."""
 
     runs: tuple[Run, ...]

@@ -6,9 +6,9 @@ itself; here they become one answer again.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import orjson
 
 from gateway.submission import Delta, Ended, ToolCallPiece
@@ -18,14 +18,16 @@ Batch = Sequence[Delta | Ended]
 Pieces = tuple[int, Batch]
 
 
-@dataclass(slots=True, kw_only=True)
-class Gathered:
+class Gathered(msgspec.Struct, kw_only=True):
     """One choice of an answer that isn't streamed, added up from its pieces."""
 
-    texts: list[str] = field(default_factory=list, repr=False)
-    calls: dict[int, list[ToolCallPiece]] = field(default_factory=dict, repr=False)
-    logprobs: list[Any] = field(default_factory=list, repr=False)
+    texts: list[str] = []  # msgspec makes a new one for each
+    calls: dict[int, list[ToolCallPiece]] = {}
+    logprobs: list[Any] = []
     ended: Ended | None = None
+
+    def __repr__(self) -> str:
+        return f"Gathered(ended={self.ended!r})"  # no text of an answer (SEC-1)
 
     def take_all(self, pieces: Sequence[Delta | Ended]) -> Ended | None:
         """Add the next pieces; returns the end, where it is among them."""

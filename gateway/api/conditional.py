@@ -1,7 +1,8 @@
 """ETag and If-None-Match of what the native API shows: asked again, the same is not sent again."""
 
 import hashlib
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gateway.api.http import Request, Response
 

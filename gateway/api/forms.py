@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from gateway.api.answers import Chunks, Receipts, completion_body
 from gateway.api.choices import Gathered
 from gateway.api.ports import Run
@@ -53,8 +55,7 @@ class Format:
     read: Callable[[bytes], Form | Problem]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatForm:
+class ChatForm(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A chat completion."""
 
     wanted: ChatRequest

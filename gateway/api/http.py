@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import parse_qs
 
+import msgspec
+
+from gateway.patience import Patience
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -50,8 +54,7 @@ class BodyTooSlow(Exception):
     """The body didn't arrive within BODY_TIMEOUT_S."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
+class Response(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A whole response; x-request-id is added where it is sent."""
 
     body: bytes
@@ -124,11 +127,15 @@ class Request:
                 raise BodyTooLarge(hang_up=int(announced) > limit_bytes * DRAIN_FACTOR)
         elif announced:
             raise BodyTooLarge(hang_up=True)
+        patience = Patience(BODY_TIMEOUT_S)
         try:
-            async with asyncio.timeout(BODY_TIMEOUT_S):
-                return await self._read(limit_bytes)
-        except TimeoutError:
-            raise BodyTooSlow from None
+            return await self._read(limit_bytes)
+        except asyncio.CancelledError:
+            if patience.at_end():
+                raise BodyTooSlow from None
+            raise
+        finally:
+            patience.drop()
 
     async def _read(self, limit_bytes: int) -> bytes:
         pieces: list[bytes] = []

@@ -1,8 +1,8 @@
 """Idempotency-Key on a call that runs something: one execution, however often sent (LED-5)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from gateway.api import errors
@@ -19,8 +19,7 @@ from ledger.queries.dossier import dossier
 HEADER = "idempotency-key"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a request: a run for each of its answers, or none at all.
 
     `replayed` where an earlier call with the same key made it.

@@ -5,10 +5,11 @@ identity that made it. The caller doesn't choose one: a version in the URL is ta
 has no other, and refused where routing would choose.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
 from gateway.api import errors
 from gateway.api.answers import Receipts, usage_json

@@ -4,10 +4,10 @@ A stored response can be asked for again while memory keeps it; afterwards it is
 receipt. A background response runs on whoever goes away, and is asked for by its id.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
 from gateway.api import errors
 from gateway.api.answers import receipts_field

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import orjson
 
 from gateway.providers.answer import Answer
 from gateway.providers.said import Said, Texts
 from gateway.providers.sse_reader import SseEvent
+from gateway.quiet import Quiet
 
 OPTIONAL = frozenset(
     {
@@ -37,15 +38,16 @@ class HttpBackend:
     kv_tokens: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class Exchange(Quiet, frozen=True, kw_only=True, gc=False):
     """One request, and how its answer is read.
 
     `optional` are the parameters in it that it may be sent without. `named_by_header`: the
     answer's x-request-id names it before its body does.
     """
 
-    content: bytes = field(repr=False)
+    UNSHOWN: ClassVar[frozenset[str]] = frozenset({"content"})
+
+    content: bytes
     optional: frozenset[str]
     read: Callable[[SseEvent], Said]
     answer: Answer
