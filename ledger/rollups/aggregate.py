@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from ledger.histograms import buckets_of
+from ledger.histograms import bucket_of, buckets_of
 from ledger.money import split
 from ledger.records import Receipt
 from ledger.rollups.outcomes import Change
@@ -30,13 +30,14 @@ from ledger.slo import (
     SloDefinition,
     judge_for,
     user_cancelled_unserved,
+    valid_completion,
 )
 from ledger.slo_tally import Completed, Tally, tally_for
 
 Dimensions = tuple[str, ...]
 Objective = tuple[SloDefinition, Judge, Callable[[SloDefinition, Completed], Tally] | None]
 Place = tuple[int, Dimensions]  # quarter hour, dimensions
-Histogram = Counter[int]  # bucket -> count, which may be negative in a batch
+Histogram = dict[int, int]  # bucket -> count, which may be negative in a batch
 QUARTER_US = grain_us(QUARTER)
 SHAPES_LIMIT = 100_000
 FIRST_OUTCOME = COUNTS.index(OUTCOME_COUNTS[0])
@@ -55,7 +56,7 @@ def _counters() -> dict[tuple[str, int], list[int]]:
 
 
 def _histograms() -> tuple[Histogram, ...]:
-    return tuple([Counter() for _ in LATENCIES])
+    return tuple([{} for _ in LATENCIES])
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ class Batch:
             kept = self.latencies.setdefault(place, _histograms())
             for histogram, gone in zip(kept, histograms, strict=True):
                 for bucket, count in gone.items():
-                    histogram[bucket] -= count
+                    histogram[bucket] = histogram.get(bucket, 0) - count
         for minute, (good, valid) in other.sli.items():
             counts = self.sli[minute]
             counts[0] -= good
@@ -103,14 +104,16 @@ class Aggregator:
         self._definitions = tuple(definitions)
         self._shapes: dict[Dimensions, Shape] = {}
 
-    def aggregate(self, added: Iterable[Receipt], removed: Iterable[Receipt] = ()) -> Batch:
+    def aggregate(self, added: Sequence[Receipt], removed: Sequence[Receipt] = ()) -> Batch:
         """The batch that adds and takes away these receipts' contributions."""
         if len(self._shapes) > SHAPES_LIMIT:
             self._shapes.clear()
-        batch, gone = Batch(), Batch()
+        batch = Batch()
         self._add(batch, added)
-        self._add(gone, removed)
-        batch.take_away(gone)
+        if removed:
+            gone = Batch()
+            self._add(gone, removed)
+            batch.take_away(gone)
         return batch
 
     def add_outcomes(self, batch: Batch, changes: Iterable[Change]) -> None:
@@ -124,9 +127,12 @@ class Aggregator:
             for offset, count in enumerate(change.counts, start=FIRST_OUTCOME):
                 group.sums[offset] += count
 
-    def _add(self, batch: Batch, receipts: Iterable[Receipt]) -> None:
+    def _add(self, batch: Batch, receipts: Sequence[Receipt]) -> None:
         """Adds receipts. They are put together by minute and dimensions first: what is the same
         for many is then asked once, and their numbers are added up column by column."""
+        if len(receipts) == 1:
+            self._add_one(batch, receipts[0])
+            return
         cells: dict[tuple[int, Dimensions], list[Receipt]] = {}
         for receipt in receipts:
             accepted_us = receipt.accepted_at_us
@@ -139,13 +145,36 @@ class Aggregator:
         for (minute_us, _), alike in cells.items():
             self._add_alike(batch, minute_us, alike)
 
+    def _add_one(self, batch: Batch, receipt: Receipt) -> None:
+        """As `_add_alike` of one: to make columns of it would take longer than to add it."""
+        group, measured = self._group(batch, receipt), _measure_fields(receipt)
+        sums, status = group.sums, receipt.status
+        sums[0] += 1
+        for offset, value in zip(_SUMMED, measured[:_SUMS], strict=True):
+            sums[offset] += value
+        minute_us = receipt.accepted_at_us - receipt.accepted_at_us % MINUTE_US
+        for definition, judge, _ in group.objectives:
+            verdict = judge(definition, receipt)
+            if verdict is not None:
+                counts = batch.sli[definition.key, minute_us]
+                counts[0] += verdict == "good"
+                counts[1] += 1
+        if status == "rejected":
+            return
+        completed = status == "completed"
+        sums[1] += completed or not user_cancelled_unserved(receipt)
+        sums[2] += completed and valid_completion(receipt)
+        first_token_us, itl_mean_us, queue_us, e2e_us, *_ = measured[_SUMS:]
+        durations_us = (first_token_us, itl_mean_us, e2e_us if completed else None, queue_us)
+        for histogram, value_us in zip(group.latencies, durations_us, strict=True):
+            if value_us is not None:
+                bucket = bucket_of(value_us)
+                histogram[bucket] = histogram.get(bucket, 0) + 1
+
     def _add_alike(self, batch: Batch, minute_us: int, receipts: Sequence[Receipt]) -> None:
         """Adds receipts of one minute and equal dimensions."""
         one, number = receipts[0], len(receipts)
-        key = (minute_us - minute_us % QUARTER_US, dimensions_of(one))
-        group = batch.groups.get(key)
-        if group is None:
-            group = batch.groups[key] = self._new_group(batch, one, key)
+        group = self._group(batch, one)
         picked = list(zip(*map(_measure_fields, receipts), strict=True))
         sums, status = group.sums, one.status
         sums[0] += number
@@ -202,6 +231,15 @@ class Aggregator:
                 counts = batch.sli[definition.key, minute_us]
                 counts[0] += good
                 counts[1] += good + bad
+
+    def _group(self, batch: Batch, receipt: Receipt) -> Group:
+        """Where a receipt counts in the batch: a new group where it is the first of its kind."""
+        accepted_us = receipt.accepted_at_us
+        key = (accepted_us - accepted_us % QUARTER_US, dimensions_of(receipt))
+        group = batch.groups.get(key)
+        if group is None:
+            group = batch.groups[key] = self._new_group(batch, receipt, key)
+        return group
 
     def _new_group(self, batch: Batch, receipt: Receipt, key: Place) -> Group:
         shape = self._shapes.get(key[1])
@@ -264,7 +302,8 @@ _SUMS = len(_SUMMED)
 
 
 def _count(histogram: Histogram, values_us: Sequence[int | None]) -> None:
-    histogram.update(buckets_of(values_us))
+    for bucket, count in Counter(buckets_of(values_us)).items():
+        histogram[bucket] = histogram.get(bucket, 0) + count
 
 
 def dimensions_of(receipt: Receipt) -> Dimensions:

@@ -4,13 +4,13 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
 from ledger import histograms
 from ledger.queries.objectives import declared_until, revisions
-from ledger.records import OutcomeReport, Receipt, Record
+from ledger.records import OutcomeReport, Receipt, Record, SloDefinitionRecord
 from ledger.rollups import packing
 from ledger.rollups.aggregate import Aggregator, Batch, Dimensions, Histogram, measures_of
 from ledger.rollups.outcomes import Change, Outcomes
@@ -84,6 +84,7 @@ class Rollups:
         """`definitions`: what is counted; None: the shipped and the declared objectives."""
         self._fixed = definitions is not None
         self._declared_until = 0
+        self._declared = True  # what is declared may have changed: it is looked at
         self._define(DEFAULT_SLOS if definitions is None else definitions)
         self._tables = tables
         self._state: State | None = None
@@ -93,11 +94,13 @@ class Rollups:
 
     def apply(self, connection: sqlite3.Connection, rows: Sequence[tuple[Record, Placed]]) -> None:
         """Adds the receipts and outcome reports among `rows`, in the caller's transaction."""
-        placed = [
-            (place.seq, record)
-            for record, place in rows
-            if type(record) is Receipt or type(record) is OutcomeReport
-        ]
+        placed = list[Placement]()
+        for record, place in rows:
+            kind = type(record)
+            if kind is Receipt or kind is OutcomeReport:
+                placed.append((place.seq, cast("Receipt | OutcomeReport", record)))
+            elif kind is SloDefinitionRecord:
+                self._declared = True
         if placed:
             self.add(connection, placed)
 
@@ -108,8 +111,11 @@ class Rollups:
             self._series.clear()
             self._latency_series.clear()
             self._histograms.clear()
+            self._declared = True
         self._state = None  # until all is written: what was learned may be rolled back
-        self._follow_declarations(connection)
+        if self._declared:
+            self._follow_declarations(connection)
+            self._declared = False
         receipts = [record for _, record in placed if isinstance(record, Receipt)]
         replaced = self._replaced(connection, placed)
         batch = self._aggregator.aggregate(receipts, [old for _, old, _ in replaced])
@@ -124,7 +130,7 @@ class Rollups:
         self._aggregator = Aggregator(self._definitions)
 
     def _follow_declarations(self, connection: sqlite3.Connection) -> None:
-        """Counts the objectives that the ledger has: one look at a key, unless one was declared."""
+        """Counts the objectives that the ledger has, whatever was declared or undone."""
         if self._fixed:
             return
         until = declared_until(self.source(connection))
@@ -156,6 +162,8 @@ class Rollups:
         placed: Sequence[Placement],
         replaced: Sequence[tuple[int, Receipt, Receipt]],
     ) -> list[Change]:
+        if not replaced and all(isinstance(record, Receipt) for _, record in placed):
+            return []
         outcomes = Outcomes(self.source(connection))
         changes = [
             change

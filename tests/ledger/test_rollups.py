@@ -2,7 +2,7 @@
 
 import itertools
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger import histograms
+from ledger.errors import RecordRefused
 from ledger.money import join
 from ledger.records import OutcomeReport, Receipt, SloDefinitionRecord
 from ledger.rollups import contents
@@ -17,6 +18,8 @@ from ledger.rollups.projection import Rollups, read_state
 from ledger.rollups.rebuild import first_difference, rebuild
 from ledger.rollups.sums import read_sums
 from ledger.rollups.tables import DAY, HOUR, LIVE, QUARTER, SHIFT
+from ledger.slo_defaults import DEFAULT_SLOS
+from ledger.slo_text import to_json
 from ledger.store import Store
 from tests.ledger.receipts import HOUR_US, T0_US, receipt
 
@@ -266,6 +269,37 @@ def test_an_interrupted_rebuild_leaves_the_kept_rollups_and_can_be_run_again(kep
     assert first_difference(reader) is None
     rebuild(connection)
     connection.close()
+    assert first_difference(reader) is None
+
+
+def test_an_objective_counts_once_its_declaration_stands_and_not_when_it_was_undone(
+    ledger_path, reader
+):
+    """SLO-9."""
+    revision = replace(DEFAULT_SLOS[0], revision=2, counted_from_us=T0_US + 2 * HOUR_US)
+    declared = SloDefinitionRecord(
+        slo_id=revision.slo_id,
+        revision=2,
+        body_json=to_json(revision),
+        declared_at_us=T0_US,
+        declared_by="operator",
+    )
+    good = [at(hours, request_id=f"r{hours}") for hours in range(4)]
+
+    def counted():
+        sql = "SELECT sum(valid) FROM rollup_sli WHERE slo_key = ? AND grain_min = 1"
+        return reader.execute(sql, (revision.key,)).fetchone()[0]
+
+    with Store.open(ledger_path, projections=(Rollups(),)) as store:
+        store.append(good[:1]).result()
+        with pytest.raises(RecordRefused):
+            store.append([declared, good[1], good[1]]).result()
+        store.append(good[1:2]).result()
+        assert counted() is None
+        store.append([declared]).result()
+        store.append(good[2:3]).result()
+        store.append(good[3:]).result()
+        assert counted() == 2
     assert first_difference(reader) is None
 
 
