@@ -169,7 +169,8 @@ class Fleet:
 
         After the last arrival `progress` hears, again and again, how many jobs are still there.
         """
-        arrivals: list[int] = self._jobs.arrival_ps.tolist()
+        # A job's entry is set anew once it goes to a replica, when its arrival has been read.
+        arrivals = self._shared.arrival
         order = np.argsort(self._jobs.arrival_ps, kind="stable").tolist()
         next_snapshot = 0 if self._interval is not None else MAX_PS
         heap, loads, route, waits = self._heap, self._loads, self._route, self._waiting_cancels
@@ -189,6 +190,7 @@ class Fleet:
                 submit(job, route(job, loads), now)
             else:
                 arrive(job, now)
+        del order
         if progress is not None:
             self._drain(progress)
         self._advance(MAX_PS - 1)
@@ -201,7 +203,7 @@ class Fleet:
         return FleetResult(
             jobs=collect(self._shared, self._jobs),
             replica=np.array(self._replica, np.int32),
-            iterations=tuple(iteration_log(state) for state in self._states),
+            iterations=tuple(_taken_log(state) for state in self._states),
         )
 
     def _advance(self, now: int) -> None:
@@ -303,6 +305,13 @@ class Fleet:
     def _end(self, job: int, outcome: int, now: int) -> None:
         self._shared.done[job] = now
         self._shared.outcome[job] = outcome
+
+
+def _taken_log(state: ReplicaState) -> IterationLog:
+    """Return the iterations of a state that won't run on, and keep no second copy of them."""
+    log = iteration_log(state)
+    del state.log_store[:]
+    return log
 
 
 def _started(state: ReplicaState) -> Generator[int, int, None]:

@@ -7,7 +7,7 @@ report draws. Source: SIM-1.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -23,11 +23,13 @@ from simulator.profiles import HeldOut, Profile
 from simulator.run_notes import growing, told_of
 from simulator.scheduler import OUTCOMES
 from simulator.summaries import (
+    AT_ONCE,
     Curve,
     Series,
     Spread,
     busy_shares,
     distribution_of,
+    distribution_of_parts,
     series_of,
 )
 from simulator.timing import MAX_TRACE_US, PS_PER_MS, PS_PER_S, PS_PER_US, ObservedRange
@@ -161,10 +163,11 @@ def jobs_of(trace: Trace, block_tokens: int) -> JobArrays:
 
 
 def _common_hashes(trace: Trace, block_tokens: int) -> list[tuple[int, ...]]:
-    longest = int(trace.shared_prefix_tokens.max()) // block_tokens
-    chain = tuple(range(longest))
-    shared = trace.shared_prefix_tokens.tolist()
-    return [chain[: tokens // block_tokens] for tokens in shared] if longest else []
+    blocks = trace.shared_prefix_tokens // block_tokens
+    chain = tuple(range(int(blocks.max())))
+    # One tuple a length, shared by all prompts.
+    heads = {number: chain[:number] for number in np.unique(blocks).tolist()}
+    return [heads[number] for number in blocks.tolist()] if chain else []
 
 
 def _known_hashes(trace: Trace, block_tokens: int) -> list[tuple[int, ...]]:
@@ -213,7 +216,7 @@ def replay(scenario: Scenario, progress: Callable[[float], None] | None = None) 
     shed = tuple(sorted(route.shed.items())) if isinstance(route, Shedding) else ()
     capacity = config.usable_blocks * config.block_tokens * scenario.replicas
     ttft, ttft_curve = distribution_of(_ttft_ms(fleet.jobs, scenario.profile.overhead_us))
-    itl, itl_curve = distribution_of(*_inter_token_gaps(fleet))
+    itl, itl_curve = distribution_of_parts(partial(_inter_token_gaps, fleet))
     return Replay(
         summary=_summary(scenario, fleet, shed, ttft, itl),
         ttft=ttft_curve,
@@ -239,17 +242,14 @@ def _tell_left(total: int, progress: Callable[[float], None], left: int) -> None
     progress(1 - left / total)
 
 
-def _inter_token_gaps(fleet: FleetResult) -> tuple[Floats, Ints]:
-    """(gap ms, how often) over all replicas, exact."""
-    gaps: list[Floats] = []
-    weights: list[Ints] = []
+def _inter_token_gaps(fleet: FleetResult) -> Iterator[tuple[Floats, Ints]]:
+    """(gap ms, how often) in parts, one replica after the other; exact."""
     for replica in range(len(fleet.iterations)):
-        gaps_ps, counts = fleet.of_replica(replica).inter_token_counts()
-        gaps.append(gaps_ps / PS_PER_MS)
-        weights.append(counts)
-    if len(gaps) == 1:
-        return gaps[0], weights[0]
-    return np.concatenate(gaps), np.concatenate(weights)
+        gaps, counts = fleet.of_replica(replica).inter_token_counts()
+        for low in range(0, len(gaps), AT_ONCE):
+            part = slice(low, low + AT_ONCE)
+            yield gaps[part] / PS_PER_MS, counts[part]
+        del gaps, counts
 
 
 def _ttft_ms(jobs: SimulationResult, overhead_us: int) -> Floats:

@@ -6,6 +6,7 @@ smallest value with at least the share of the weight at or below it. Source: SIM
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,8 @@ from simulator.timing import PS_PER_S
 from simulator.traces import Ints, Trace
 
 QUANTILES = (0.50, 0.90, 0.95, 0.99)
+AT_ONCE = 2**20
+"""How many values of a long distribution are worked on at a time."""
 CURVE_POINTS = 200
 SERIES_POINTS = 240
 
@@ -76,24 +79,77 @@ def weighted_quantiles(values: Floats, weights: Ints, shares: tuple[float, ...])
     return np.asarray(values[order[places]], dtype=np.float64)
 
 
-def distribution_of(values_ms: Floats, weights: Ints | None = None) -> tuple[Spread, Curve]:
-    """Mean and quantiles of values that each count `weights` times, once if left out; the curve.
+def distribution_of(values_ms: Floats) -> tuple[Spread, Curve]:
+    """Mean, quantiles and curve of values that count once each."""
+    return distribution_of_parts(lambda: [(values_ms, np.ones(len(values_ms), np.int64))])
 
-    The curve is told at every half percent, 99.9 and 100 %; it is empty without values.
+
+def distribution_of_parts(
+    parts: Callable[[], Iterable[tuple[Floats, Ints]]],
+) -> tuple[Spread, Curve]:
+    """Mean, quantiles and curve of all parts' values in ms, each of which counts as weighted.
+
+    `parts` is called twice, and one part is held at a time: all gaps between the tokens of a
+    large fleet would fill gigabytes. Kept are the different values, of which there are few. The
+    curve is told at every half percent, 99.9 and 100 %; it is empty, and all else NaN, without
+    values.
     """
-    if not len(values_ms):
+    count, different, weighing = 0, np.empty(0), np.empty(0, np.int64)
+    for values, weights in parts():
+        count += len(values)
+        different, weighing = _merged(
+            np.concatenate([different, values]), np.concatenate([weighing, weights])
+        )
+    if not count:
         nothing = (float("nan"),) * len(QUANTILES)
         return Spread(mean_ms=float("nan"), quantiles_ms=nothing), Curve(shares=(), values_ms=())
-    if weights is None:
-        weights = np.ones(len(values_ms), dtype=np.int64)
-    mean = float((values_ms * weights).sum() / weights.sum())
+    total = EndToEnd(values * weights for values, weights in parts()).sum(count)
     shares = (*(k / CURVE_POINTS for k in range(1, CURVE_POINTS)), 0.999, 1.0)
-    # Millions of gaps between tokens: both are read off one sorted copy.
-    told = weighted_quantiles(values_ms, weights, (*QUANTILES, *shares)).tolist()
+    told = weighted_quantiles(different, weighing, (*QUANTILES, *shares)).tolist()
+    mean = total / int(weighing.sum())
     return (
         Spread(mean_ms=mean, quantiles_ms=tuple(told[: len(QUANTILES)])),
         Curve(shares=shares, values_ms=tuple(told[len(QUANTILES) :])),
     )
+
+
+def _merged(values: Floats, weights: Ints) -> tuple[Floats, Ints]:
+    """The different values, rising, and the weight of each."""
+    different = np.unique(values)
+    merged = np.zeros(len(different), np.int64)
+    np.add.at(merged, np.searchsorted(different, values), weights)
+    return different, merged
+
+
+class EndToEnd:
+    """Parts of one long array, of which `sum` is what numpy adds it up to, bit for bit.
+
+    It halves an array down to 128 values and adds the halves' sums. So does `sum`, down to
+    `at_once` values (128 at least), which are left to numpy.
+    """
+
+    def __init__(self, parts: Iterable[Floats], at_once: int = AT_ONCE) -> None:
+        self._rest = iter(parts)
+        self._held: Floats = np.empty(0)
+        self._at_once = at_once
+
+    def sum(self, count: int) -> float:
+        """The sum of the next `count` values."""
+        if count <= self._at_once:
+            return float(self._take(count).sum())
+        half = count // 2
+        half -= half % 8
+        return self.sum(half) + self.sum(count - half)
+
+    def _take(self, count: int) -> Floats:
+        pieces = []
+        while count > len(self._held):
+            count -= len(self._held)
+            pieces.append(self._held)
+            self._held = next(self._rest)
+        pieces.append(self._held[:count])
+        self._held = self._held[count:]
+        return np.concatenate(pieces)
 
 
 def series_of(trace: Trace, fleet: FleetResult, capacity_tokens: int) -> Series:
