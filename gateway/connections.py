@@ -10,15 +10,17 @@ import resource
 from typing import Any, Final, Literal
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway import metrics
 
 HEAD_LIMIT_BYTES: Final = 65_536  # request line and headers
 HEAD_SECONDS: Final = 20.0  # from the connection, or a request's first byte, to the end of its head
 MESSAGE_SECONDS: Final = 120.0  # from the end of the head to that of the body; the API has its own
+STOPPING_SECONDS: Final = 5.0  # for the rest of a body once the server is asked to stop
 UNREAD_SECONDS: Final = 60.0  # in which a reader takes nothing of what waits for it
 KEEP_ALIVE_SECONDS: Final = 30
+WAITING_LIMIT: Final = 8  # requests behind one that is answered that are read; more wait unread
 DESCRIPTORS_LIMIT: Final = 65_536  # a process's own limit is raised to this where it may be
 DESCRIPTORS_KEPT: Final = 1_536  # for files, and a full pool of connections to a backend
 
@@ -67,6 +69,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().__init__(*args, **options)
         self._part: Literal["before", "head", "body", "whole"] = "before"
         self._head_bytes = 0
+        self._answered: RequestResponseCycle | None = None  # others may wait behind it
         self._waits: asyncio.TimerHandle | None = None  # for the rest of a request
         self._unread: asyncio.TimerHandle | None = None
 
@@ -85,9 +88,10 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._hang_up("HEAD_TOO_LARGE", _HEAD_TOO_LARGE)
         if self._waits is not None or self.transport.is_closing():
             return
-        if self._part == "body":
+        # What is sent while an earlier request is answered has its time when its turn has come.
+        if self._part == "body" and self._answered is self.cycle:
             self._wait(MESSAGE_SECONDS)
-        elif self._part == "head" or self.cycle is None or self.cycle.response_complete:
+        elif self._answered is None or self._answered.response_complete:
             self._wait(HEAD_SECONDS)  # also for bytes of no request, which stop uvicorn's own clock
 
     def on_message_begin(self) -> None:
@@ -96,7 +100,6 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._wait(None)
-        self._part = "body"
         head_bytes = len(self.url) + sum([len(name) + len(value) for name, value in self.headers])
         if head_bytes > HEAD_LIMIT_BYTES:
             self._hang_up("HEAD_TOO_LARGE", _HEAD_TOO_LARGE)
@@ -106,6 +109,9 @@ class GuardedProtocol(HttpToolsProtocol):
         if hosts > 1 or version == "0.9" or (version == "1.1" and not hosts):
             raise ValueError("it has no one host, or no version")  # a 400: RFC 9112, section 3.2
         super().on_headers_complete()
+        self._part = "body"
+        if 0 < len(self.pipeline) <= WAITING_LIMIT:
+            self.flow.resume_reading()  # else its client's end would not be seen
 
     def on_message_complete(self) -> None:
         self._wait(None)
@@ -113,9 +119,33 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        if not self.transport.is_closing():
+        if self._amid_an_answer:
+            self._hang_up("INVALID_HTTP", b"")
+        elif not self.transport.is_closing():
             metrics.turned_away("INVALID_HTTP")
             super().send_400_response(msg)
+
+    @property
+    def _amid_an_answer(self) -> bool:
+        """Whether what is said now would be read as an earlier request's answer, or within one."""
+        answered = self._answered
+        if answered is None or answered.response_complete:
+            return False
+        own = answered is self.cycle and self._part == "body"
+        return answered.response_started or not own
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+        if self._part == "body" and cycle is self.cycle:  # it waited behind another
+            self._wait(MESSAGE_SECONDS)
+
+    def shutdown(self) -> None:
+        """End once what is asked here is answered; the rest of a body is waited for less."""
+        super().shutdown()
+        asked = self._part != "body" or self._answered is not self.cycle
+        if not asked and not self.cycle.response_started:
+            self._wait(STOPPING_SECONDS)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -133,6 +163,10 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._unread is not None:
             self._unread.cancel()
         super().connection_lost(exc)
+        # uvicorn tells the newest request alone, which may be waiting behind the one that runs.
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
 
     def _unsupported_upgrade_warning(self) -> None:
         """Say nothing: the request is answered as if it had asked for no other protocol."""
@@ -143,8 +177,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._waits = None if seconds is None else self.loop.call_later(seconds, self._too_slow)
 
     def _too_slow(self) -> None:
-        answering = self._part == "body" and self.cycle.response_started
-        self._hang_up("REQUEST_TOO_SLOW", b"" if answering or self._part == "before" else _TOO_SLOW)
+        self._hang_up("REQUEST_TOO_SLOW", b"" if self._part == "before" else _TOO_SLOW)
 
     def _never_read(self) -> None:
         metrics.turned_away("ANSWER_NOT_READ")
@@ -153,6 +186,6 @@ class GuardedProtocol(HttpToolsProtocol):
     def _hang_up(self, reason: str, said: bytes) -> None:
         if not self.transport.is_closing():
             metrics.turned_away(reason)
-            if said:
+            if said and not self._amid_an_answer:
                 self.transport.write(said)
             self.transport.close()

@@ -68,8 +68,11 @@ async def answering(scope, receive, send):
 
 
 @contextlib.asynccontextmanager
-async def guarded(limit: int = 100):
-    """A small server behind the guarded protocol: its port, and an event of its first hang-up."""
+async def guarded(limit: int = 100, app=answering, opened=None):
+    """A small server behind the guarded protocol: its port, and an event of its first hang-up.
+
+    `opened` is a set that its connections are in while they are open.
+    """
     lost = asyncio.Event()
 
     class Small(GuardedProtocol):
@@ -79,9 +82,11 @@ async def guarded(limit: int = 100):
             super().connection_lost(exc)
             lost.set()
 
-    config = uvicorn.Config(answering, http=Small, lifespan="off", log_config=None, ws="none")
+    config = uvicorn.Config(app, http=Small, lifespan="off", log_config=None, ws="none")
     config.load()
     state = uvicorn.Server(config).server_state
+    if opened is not None:
+        state.connections = opened
     loop = asyncio.get_running_loop()
     listening = socket.create_server(("127.0.0.1", 0))
     server = await loop.create_server(lambda: Small(config, state, {}, loop), sock=listening)
@@ -147,6 +152,29 @@ def test_so_is_one_after_others_that_were_whole(after: bytes):
             writer.write(after)
             await said_until_hung_up(reader)
             writer.close()
+
+    asyncio.run(run())
+
+
+def test_half_a_body_keeps_no_server_from_stopping_and_a_whole_request_is_answered(monkeypatch):
+    monkeypatch.setattr(connections, "STOPPING_SECONDS", 0.05)
+
+    async def run():
+        opened: set[GuardedProtocol] = set()
+        async with guarded(opened=opened) as (port, _):
+            reader, writer = await connect(port)
+            writer.write(b"POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 9\r\n\r\nhalf")
+            waiting, waiter = await connect(port)
+            waiter.write(b"POST / HTTP/1.1\r\nhost: test\r\ncontent-length: 9\r\n\r\nhalf")
+            while len([each for each in opened if each.cycle is not None]) < 2:
+                await asyncio.sleep(0)
+            for each in opened:
+                each.shutdown()
+            waiter.write(b"whole")
+            assert (await waiting.read()).startswith(b"HTTP/1.1 200")
+            assert (await reader.read()).startswith(b"HTTP/1.1 408")
+            writer.close()
+            waiter.close()
 
     asyncio.run(run())
 
