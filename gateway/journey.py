@@ -17,7 +17,7 @@ from gateway.desk import Considered, Desk, Weighed
 from gateway.driving import Driver, filed_as
 from gateway.ids import RANDOM_BYTES
 from gateway.ids import request_id as make_request_id
-from gateway.piece_log import Piece
+from gateway.piece_log import Piece, PieceLog
 from gateway.policy.reasons import REASONS
 from gateway.policy.values import InferenceRequest
 from gateway.probing import Prober
@@ -144,7 +144,7 @@ class Journey:
         """
         index = 0
         while True:
-            batch, fault = _until_fault(await run.pieces.since(index))
+            batch, fault = _until_fault(run.pieces, await run.pieces.since(index))
             if batch:
                 yield batch
                 if isinstance(batch[-1], Ended):
@@ -161,7 +161,7 @@ class Journey:
 
         Raises LedgerUnavailable where the end could not be made durable.
         """
-        pieces, fault = _until_fault(await run.pieces.whole())
+        pieces, fault = _until_fault(run.pieces, await run.pieces.whole())
         if fault is not None:
             raise fault
         return pieces
@@ -258,12 +258,14 @@ class Journey:
 
 
 def _until_fault(
-    pieces: Sequence[Piece],
+    log: PieceLog, pieces: Sequence[Piece]
 ) -> tuple[Sequence[Delta | Ended], LedgerUnavailable | None]:
-    """Return the pieces up to the end that could not be recorded, and that one if there is one."""
-    for place, piece in enumerate(pieces):
-        if isinstance(piece, LedgerUnavailable):
-            return cast(Sequence[Delta | Ended], pieces[:place]), piece
+    """Return a log's pieces up to the end that could not be recorded, and that one if there is
+    one."""
+    if log.faulted:
+        for place, piece in enumerate(pieces):
+            if isinstance(piece, LedgerUnavailable):
+                return cast(Sequence[Delta | Ended], pieces[:place]), piece
     return cast(Sequence[Delta | Ended], pieces), None
 
 

@@ -18,6 +18,7 @@ class PieceLog:
         self._for_the_end: list[asyncio.Future[None]] = []
         self._size_chars = self._sized = 0  # of how many pieces
         self.ended = False
+        self.faulted = False  # one of them is
 
     @property
     def size_chars(self) -> int:
@@ -31,6 +32,7 @@ class PieceLog:
         self._pieces.append(piece)
         if not isinstance(piece, Delta):
             self.ended = True
+            self.faulted = self.faulted or isinstance(piece, LedgerUnavailable)
             _wake(self._for_the_end)
         if self._waiters:
             _wake(self._waiters)

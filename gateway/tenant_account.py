@@ -104,7 +104,7 @@ class TenantAccount:
     def _tokens_free_ms(self, now_us: int, tokens: int) -> int:
         """Return when so much has left the minute that `tokens` more fit, or it is empty."""
         per_minute = self.quota.tokens_per_minute
-        if per_minute is None:
+        if per_minute is None or self.tokens_in_minute + tokens <= per_minute:
             return 0
         over, free_us = self.tokens_in_minute + tokens - per_minute, now_us
         for at_us, counted in self.recent:
@@ -117,4 +117,4 @@ class TenantAccount:
 
 def _ms_until(at_us: int, now_us: int) -> int:
     """Return the ms from now until then, rounded up; 0 where it has passed."""
-    return max(0, -((now_us - at_us) // 1_000))
+    return -((now_us - at_us) // 1_000) if at_us > now_us else 0

@@ -36,7 +36,8 @@ class LiveClock:
         if not time_scale > 0:
             raise ValueError("time_scale must be positive")
         self._clock, self._start_ps = clock, clock()
-        self._scale = Fraction(time_scale).limit_denominator(1_000_000) or Fraction(time_scale)
+        scale = Fraction(time_scale).limit_denominator(1_000_000) or Fraction(time_scale)
+        self._simulated, self._real = scale.as_integer_ratio()
 
     def restart(self) -> None:
         """Let the simulated time be 0 now."""
@@ -44,12 +45,11 @@ class LiveClock:
 
     def now_ps(self) -> int:
         """Return the simulated time, rounded down."""
-        passed = self._clock() - self._start_ps
-        return passed * self._scale.numerator // self._scale.denominator
+        return (self._clock() - self._start_ps) * self._simulated // self._real
 
     def real_ps(self, simulated_ps: int) -> int:
         """Return the real duration of a simulated one, rounded up, so that no wake is early."""
-        return -(-simulated_ps * self._scale.denominator // self._scale.numerator)
+        return -(-simulated_ps * self._real // self._simulated)
 
 
 class TokenStream:
@@ -134,8 +134,7 @@ class LiveReplica:
         """
         if len(self._streams) >= MAX_STREAMS:
             raise OverflowError(f"{MAX_STREAMS} simulated streams are in flight")
-        self._renew_if_worn()
-        stream = TokenStream(replace(job, arrival_ps=self._now_ps()))
+        stream = TokenStream(replace(job, arrival_ps=self._renewed_now_ps()))
         self.replica.submit(stream.job)
         self._streams[job.job_id] = stream
         self._wake()
@@ -160,14 +159,18 @@ class LiveReplica:
 
     def catch_up(self) -> None:
         """Run the replica up to now, so that what it says of itself is of now."""
-        self._renew_if_worn()
-        self.replica.run_to(self._now_ps())
+        now_ps = self._renewed_now_ps()  # first: it may put another replica in place
+        self.replica.run_to(now_ps)
 
-    def _renew_if_worn(self) -> None:
-        if self.worn and not self._streams:
+    def _renewed_now_ps(self) -> int:
+        """Return the replica's time, that of the next one where this one is worn and has ended."""
+        now_ps = self._clock.now_ps()
+        if now_ps >= WORN_PS and not self._streams:
             self._former, self.replica = self.replica, self.replica.renewed()
             self._clock.restart()
             self._wake()
+            now_ps = self._clock.now_ps()
+        return max(now_ps, self.replica.now_ps)
 
     def inter_token_ps(self, job_id: int | str) -> Int64Array:
         """Return the gaps between an ended job's tokens, in ps; see `Replica.inter_token_ps`."""
@@ -178,8 +181,8 @@ class LiveReplica:
 
     def snapshot(self) -> Snapshot:
         """Return the replica's load now (SCH-2)."""
-        self._renew_if_worn()
-        return self.replica.snapshot(self._now_ps())
+        now_ps = self._renewed_now_ps()  # first: it may put another replica in place
+        return self.replica.snapshot(now_ps)
 
     async def run(self) -> None:
         """Deliver tokens as they come due, until cancelled."""

@@ -6,6 +6,7 @@ all. Only limits that the tenant has are named. Pure.
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from gateway.api.http import Header
 from gateway.policy.values import TenantState
@@ -33,17 +34,25 @@ def allowance_headers(tenant: TenantState | None) -> tuple[Header, ...]:
             continue
         remaining = max(0, limit - used)
         reset_s = -(-free_ms // 1_000)
-        headers += [
-            (b"x-ratelimit-limit-" + name, b"%d" % limit),
+        told, policy = _limit(name, limit)
+        headers += (
+            told,
             (b"x-ratelimit-remaining-" + name, b"%d" % remaining),
             (b"x-ratelimit-reset-" + name, b"%dms" % free_ms),
-        ]
-        policies.append(b'"%b";q=%d;w=%d' % (name, limit, MINUTE_S))
+        )
+        policies.append(policy)
         left.append(b'"%b";r=%d;t=%d' % (name, remaining, reset_s))
     if policies:
         headers.append((b"ratelimit-policy", b", ".join(policies)))
         headers.append((b"ratelimit", b", ".join(left)))
     return tuple(headers)
+
+
+@lru_cache(maxsize=256)  # tenants' limits
+def _limit(name: bytes, limit: int) -> tuple[Header, bytes]:
+    """Returns the header that names a limit, and its part of the policy."""
+    header = (b"x-ratelimit-limit-" + name, b"%d" % limit)
+    return header, b'"%b";q=%d;w=%d' % (name, limit, MINUTE_S)
 
 
 def overhead_header(arrived_us: int, handed_over_us: int | None) -> tuple[Header, ...]:

@@ -27,7 +27,7 @@ from gateway.api.submitting import no_such_model, submissions, trace_sent
 from gateway.submission import Caller, Delta, Ended, Filed, Refusal
 from ledger.errors import LedgerUnavailable
 
-WATCH_AFTER_S = 0.01  # a client that hangs up sooner is noticed then
+WATCH_AFTER_S = 0.1  # a client that hangs up sooner is noticed then
 
 # On what an earlier call with the same Idempotency-Key made (LED-5).
 REPLAYED: tuple[Header, ...] = ((b"x-weighbridge-idempotent-replay", b"true"),)

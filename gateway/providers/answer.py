@@ -100,37 +100,9 @@ class Answer:
 
     def take(self, said: Said, now_us: int) -> Delta | None:
         """Add one event; return the piece of the answer that it brought."""
-        if isinstance(said, Chunk):
-            return self._took(said, now_us)
-        if isinstance(said, Done):
-            self.done = self.over = True
+        if not isinstance(said, Chunk):
+            self._take_other(said)
             return None
-        if isinstance(said, StreamError):
-            self.fail(STREAM_ERROR, temporary=said.temporary)
-            return None
-        self.fail(GARBAGE)
-        return None
-
-    def take_texts(self, said: Texts, now_us: int) -> Delta:
-        """Add texts that came together; return them as one piece of the answer."""
-        self.name(said.like.provider_id)
-        self._count(1, now_us)
-        more = said.count - 1
-        if more:  # no time is between them
-            self._itl_us += [0] * min(more, ITL_LIMIT - len(self._itl_us))
-            self.begun += more
-            if self.begun > self._most:
-                self._past_cap()
-        self._shown = True
-        if self._keeps_text:
-            self._texts.append(said.text)
-        self._chars_left -= len(said.text)
-        if self._chars_left < 0:
-            self.fail(TOO_LARGE, temporary=False)
-        encoded = said.encoded if said.count > 1 else ()
-        return Delta(text=said.text, tokens=said.count, encoded=encoded)
-
-    def _took(self, said: Chunk, now_us: int) -> Delta | None:
         if self._version is not None and said.version not in (None, self._version):
             self.fail(MODEL_CHANGED, temporary=False)
             return None
@@ -166,6 +138,33 @@ class Answer:
         if left < 0:
             self.fail(TOO_LARGE, temporary=False)
         return piece
+
+    def _take_other(self, said: Said) -> None:
+        if isinstance(said, Done):
+            self.done = self.over = True
+        elif isinstance(said, StreamError):
+            self.fail(STREAM_ERROR, temporary=said.temporary)
+        else:
+            self.fail(GARBAGE)
+
+    def take_texts(self, said: Texts, now_us: int) -> Delta:
+        """Add texts that came together; return them as one piece of the answer."""
+        self.name(said.like.provider_id)
+        self._count(1, now_us)
+        more = said.count - 1
+        if more:  # no time is between them
+            self._itl_us += [0] * min(more, ITL_LIMIT - len(self._itl_us))
+            self.begun += more
+            if self.begun > self._most:
+                self._past_cap()
+        self._shown = True
+        if self._keeps_text:
+            self._texts.append(said.text)
+        self._chars_left -= len(said.text)
+        if self._chars_left < 0:
+            self.fail(TOO_LARGE, temporary=False)
+        encoded = said.encoded if said.count > 1 else ()
+        return Delta(text=said.text, tokens=said.count, encoded=encoded)
 
     def _identified(self, piece: ToolCallPiece) -> ToolCallPiece:
         """Return a piece of a tool call whose first piece has an id, whoever had to give it."""

@@ -6,7 +6,7 @@ did not take, is rejected. It has no task: what its connection reads is handed o
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from gateway.clock import Clock
 from gateway.providers.answer import GARBAGE, TOO_LARGE
@@ -212,8 +212,12 @@ class HttpAttempt:
                     self._put(self._answer.take_texts(found, now_us))
                     data = part[found.size_bytes :]
                     continue
-                if self._answer.begun < TAUGHT_AFTER and (ends := part.find(b"\n\n") + 2) > 1:
-                    part, data = part[:ends], part[ends:]  # one of them may teach the others
+                if self._answer.begun < TAUGHT_AFTER:  # one of them may teach the others
+                    event, size = self._sse.first(part)
+                    if event is not None:
+                        self._take((event,), now_us)
+                        data = part[size:]
+                        continue
             self._take(self._sse.feed(part), now_us)
         if self._answer.over:
             self._finish(cleanly=self._framed)
@@ -242,16 +246,19 @@ class HttpAttempt:
 
     def _take(
         self,
-        events: list[SseEvent],
+        events: Sequence[SseEvent],
         now_us: int,
         read: Callable[[SseEvent], Said] | None = None,
     ) -> None:
-        read = read or self._asked.read
+        read, answer, put = read or self._asked.read, self._answer, self._piece
         for event in events:
-            piece = self._answer.take(read(event), now_us)
+            piece = answer.take(read(event), now_us)
             if piece is not None:
-                self._put(piece)
-            if self._answer.over:
+                if put is None:
+                    self._early.append(piece)
+                else:
+                    put(piece)
+            if answer.over:
                 return
 
     def _wait_for_tail(self) -> None:

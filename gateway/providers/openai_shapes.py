@@ -114,9 +114,12 @@ class EventReader:
         if event.name == "error":
             return read_event(event, self._convention)
         said = self._said(event)
-        if isinstance(said, Garbage) or (self._pairs is not None and self._pairs.held):
-            said = self._mended(event, said)
-        if self._like is None and isinstance(said, Chunk) and said.text:
+        if type(said) is not Chunk or self._pairs is not None:
+            if isinstance(said, Garbage) or (self._pairs is not None and self._pairs.held):
+                said = self._mended(event, said)
+            if not isinstance(said, Chunk):
+                return said
+        if self._like is None and said.text:
             self._texts += 1
             if FIRST_LESSON <= self._texts < FIRST_LESSON + LESSONS_LIMIT:
                 self._learn(event.data, said)
@@ -178,7 +181,8 @@ class EventReader:
         )
 
     def _plain(self, chunk: _PlainChunk) -> Chunk:
-        choice, text = chunk.choices[0], chunk.choices[0].delta.content or ""
+        choice = chunk.choices[0]
+        text = choice.delta.content or ""
         if chunk.id != self._named[0]:
             self._named = (chunk.id, provider_id(chunk.id))
         return Chunk(
@@ -208,6 +212,10 @@ def _is_literal(part: bytes) -> bool:
 def read_chunk(body: dict[str, Any], convention: Convention = CHAT) -> Chunk | Garbage:
     """Return what a chunk, or a whole chat completion, says. Only the first choice is ours."""
     choices = [choice for choice in _list(body.get("choices")) if isinstance(choice, dict)]
+    if not choices:  # of the usage alone
+        return Chunk(
+            provider_id=provider_id(body.get("id")), reported=reported_by(convention, body)
+        )
     choice = next((choice for choice in choices if choice.get("index", 0) == 0), {})
     whole = "delta" not in choice and isinstance(choice.get("message"), dict)
     part = choice.get("message" if whole else "delta")

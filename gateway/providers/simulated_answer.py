@@ -90,6 +90,8 @@ def _call_id(attempt_id: str, ordinal: int) -> str:
 def _stopped(texts: list[str], stops: Sequence[str]) -> list[str] | None:
     """Return the texts up to the first stop sequence, which is generated and not shown; None
     where there is none: a token within it has no text."""
+    if not stops:
+        return None
     joined = "".join(texts)
     found = [(joined.find(stop), len(stop)) for stop in stops if stop in joined]
     if not found:

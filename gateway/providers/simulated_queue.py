@@ -62,7 +62,8 @@ class Place:
     def go(self, live: LiveReplica, rank: int, now_ps: int) -> None:
         """Hand it to a replica with the rank that it has by now."""
         self._waited_ps = now_ps - self.enqueued_ps
-        self.live, self.stream = live, live.submit(replace(self.job, priority=rank))
+        job = self.job if rank == self.job.priority else replace(self.job, priority=rank)
+        self.live, self.stream = live, live.submit(job)
         self._move()
 
     def end(self, outcome: Outcome, now_ps: int) -> None:
@@ -157,7 +158,8 @@ class FrontQueue:
         """Return the replica with least to do that has room; None where none has."""
         left = list(self._replicas)
         for live in left:
-            live.catch_up()
+            if live.replica.outstanding or live.worn:  # else nothing of it can have changed
+                live.catch_up()
         while left:
             place = fewest_outstanding([live.replica.outstanding for live in left])
             live = left.pop(place)

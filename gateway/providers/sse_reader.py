@@ -68,6 +68,21 @@ class SseReader:
         self.between_events = not self._inside
         return events
 
+    def first(self, data: bytes) -> tuple[SseEvent | None, int]:
+        """Return the event that bytes from between two events begin with, and its size in bytes.
+
+        None for any but an event of one line of data that ends with a blank line: what servers
+        mostly send. Nothing of the bytes is kept.
+        """
+        size = data.find(b"\n\n") + 2
+        block = data[6 : size - 2]
+        if size < 2 or not data.startswith(b"data: ") or b"\n" in block or b"\r" in block:
+            return None, 0
+        if size > LINE_LIMIT_BYTES or not block.strip():
+            return None, 0
+        self._at_start = False
+        return SseEvent(name="message", data=block), size
+
     @property
     def _inside(self) -> bool:
         return bool(self._part_bytes or self._data or self._name or self._after_cr)
