@@ -30,40 +30,35 @@ BoolArray = NDArray[np.bool_]
 class Lanes:
     """Jobs of all lanes one after the other, in order of arrival; after each lane's, one for ever.
 
-    That one never arrives. `place` are the places of the jobs that can be served, `position` their
-    positions among all jobs, in the order of `place`; `begin` is where each lane begins.
+    That one never arrives. Those of a lane are in `at`. `served` are the positions, among the
+    lane's jobs, of those that can be served, None where that is all of them as they stand.
     """
 
     def __init__(self, lanes: Sequence[tuple[JobArrays, ReplicaConfig, TimeModel]]) -> None:
         configs = [config for _, config, _ in lanes]
-        counts = np.array([len(jobs) for jobs, _, _ in lanes])
-        lane = np.repeat(np.arange(len(lanes)), counts)
-        self.arrivals = np.concatenate([jobs.arrival_ps for jobs, _, _ in lanes])
-        inputs = np.concatenate([jobs.input_tokens for jobs, _, _ in lanes])
-        outputs = np.concatenate([jobs.output_tokens for jobs, _, _ in lanes])
-        servable = np.array([config.max_servable_tokens for config in configs])
-        self.position = np.flatnonzero(inputs + outputs <= servable[lane])
-        served = self.arrivals[self.position]
-        if bool(((np.diff(served) < 0) & (np.diff(lane[self.position]) == 0)).any()):
-            self.position = self.position[np.lexsort((served, lane[self.position]))]
-        lane = lane[self.position]
-        self.place = np.arange(len(lane)) + lane
-        per_lane = np.bincount(lane, minlength=len(lanes)) + 1
+        workloads = [jobs for jobs, _, _ in lanes]
+        self.served = [_served(jobs, config) for jobs, config, _ in lanes]
+        self.arrival = self._column([jobs.arrival_ps for jobs in workloads], MAX_PS)
+        self.input = self._column([jobs.input_tokens for jobs in workloads], 1)
+        self.output = self._column([jobs.output_tokens for jobs in workloads], 1)
+        counts = [
+            len(jobs if rows is None else rows)
+            for jobs, rows in zip(workloads, self.served, strict=True)
+        ]
+        per_lane = np.array(counts, np.int64) + 1
         self.begin = np.cumsum(per_lane) - per_lane
-        size = len(lane) + len(lanes)
-        block_tokens = np.array([config.block_tokens for config in configs])[lane]
-
-        self.arrival = np.full(size, MAX_PS, np.int64)
-        self.arrival[self.place] = self.arrivals[self.position]
-        self.input, self.output = np.ones(size, np.int64), np.ones(size, np.int64)
-        self.input[self.place] = inputs[self.position]
-        self.output[self.place] = outputs[self.position]
-        self.final_tokens = self.input + self.output - 1
-        self.final_blocks = np.ones(size, np.int64)
-        self.final_blocks[self.place] = -(-self.final_tokens[self.place] // block_tokens)
+        self.at = [
+            slice(begin, begin + count)
+            for begin, count in zip(self.begin.tolist(), counts, strict=True)
+        ]
+        block_tokens = by_row([config.block_tokens for config in configs])
+        self.final_tokens = self.input + self.output
+        self.final_tokens -= 1
+        wide = np.repeat(block_tokens, per_lane) if block_tokens.ndim else block_tokens
+        self.final_blocks = -(-self.final_tokens // wide)
         self.all_chunked = all(config.chunked_prefill for config in configs)
         self.scheduled, self.first_token, self.done = (
-            np.full(size, NEVER, np.int64) for _ in range(3)
+            np.full(len(self.arrival), NEVER, np.int64) for _ in range(3)
         )
         models = [model for _, _, model in lanes]
         longest = max(config.max_num_batched_tokens for config in configs)
@@ -74,7 +69,7 @@ class Lanes:
         self.parameters: dict[str, Any] = {
             "usable": by_row([config.usable_blocks for config in configs]),
             "admissible": by_row([c.usable_blocks - c.watermark_blocks for c in configs]),
-            "block_tokens": by_row([config.block_tokens for config in configs]),
+            "block_tokens": block_tokens,
             "max_tokens": by_row([config.max_num_batched_tokens for config in configs]),
             "max_seqs": by_row([config.max_num_seqs for config in configs]),
             "chunked": by_row([int(config.chunked_prefill) for config in configs]),
@@ -85,6 +80,24 @@ class Lanes:
             "mixed": by_row([model.mixed_ps for model in models]),
             "table_begin": by_row([numbers[model] * (longest + 1) for model in models]),
         }
+
+    def _column(self, of_lanes: Sequence[Int64Array], of_the_last: int) -> Int64Array:
+        last = np.array([of_the_last], np.int64)
+        parts: list[Int64Array] = []
+        for values, rows in zip(of_lanes, self.served, strict=True):
+            parts += (values if rows is None else values[rows], last)
+        return np.concatenate(parts)
+
+
+def _served(jobs: JobArrays, config: ReplicaConfig) -> Int64Array | None:
+    """Return the positions of the jobs that can be served by arrival; None for all as they are."""
+    fits = jobs.input_tokens + jobs.output_tokens <= config.max_servable_tokens
+    in_order = not (jobs.arrival_ps[1:] < jobs.arrival_ps[:-1]).any()
+    if in_order and fits.all():
+        return None
+    by_arrival = np.argsort(jobs.arrival_ps, kind="stable")
+    served: Int64Array = by_arrival[fits[by_arrival]]
+    return served
 
 
 def told_with_the_next(times: Int64Array) -> Int64Array:

@@ -111,32 +111,38 @@ def _simulate_vectors(chosen: Sequence[Lane]) -> list[LaneResult | None]:
 def _results(
     chosen: Sequence[Lane], lanes: Lanes, handed_over: BoolArray
 ) -> list[LaneResult | None]:
-    count = len(lanes.arrivals)
-    outcome = np.full(count, REFUSED, np.int8)
-    outcome[lanes.position] = COMPLETED
-    scheduled, first, done, outputs = (np.full(count, NEVER, np.int64) for _ in range(4))
-    scheduled[lanes.position] = lanes.scheduled[lanes.place]
-    first[lanes.position] = told_with_the_next(lanes.first_token)[lanes.place]
-    done[:] = lanes.arrivals
-    done[lanes.position] = lanes.done[lanes.place]
-    outputs[:] = 0
-    outputs[lanes.position] = lanes.output[lanes.place]
-    preemptions = np.zeros(count, np.int64)
-    results: list[LaneResult | None] = []
-    begin = 0
-    for lane, refused in zip(chosen, handed_over.tolist(), strict=True):
-        at = slice(begin, begin := begin + len(lane.jobs))
-        results.append(
-            None
-            if refused
-            else LaneResult(
-                outcome=outcome[at],
-                arrival_ps=lane.jobs.arrival_ps,
-                scheduled_ps=scheduled[at],
-                first_token_ps=first[at],
-                done_ps=done[at],
-                output_tokens=outputs[at],
-                preemptions=preemptions[at],
-            )
+    lanes.first_token = told_with_the_next(lanes.first_token)
+    return [
+        None if refused else _result(lane, lanes, number)
+        for number, (lane, refused) in enumerate(zip(chosen, handed_over.tolist(), strict=True))
+    ]
+
+
+def _result(lane: Lane, lanes: Lanes, number: int) -> LaneResult:
+    jobs, rows, at = lane.jobs, lanes.served[number], lanes.at[number]
+    scheduled, first, done = lanes.scheduled[at], lanes.first_token[at], lanes.done[at]
+    outcome, outputs = np.full(len(jobs), COMPLETED, np.int8), jobs.output_tokens
+    if rows is not None:
+        refused = np.ones(len(jobs), bool)
+        refused[rows] = False
+        outcome[refused] = REFUSED
+        outputs = np.where(refused, 0, outputs)
+        scheduled, first = (
+            _of_all(times, rows, np.full(len(jobs), NEVER, np.int64))
+            for times in (scheduled, first)
         )
-    return results
+        done = _of_all(done, rows, jobs.arrival_ps.copy())
+    return LaneResult(
+        outcome=outcome,
+        arrival_ps=jobs.arrival_ps,
+        scheduled_ps=scheduled,
+        first_token_ps=first,
+        done_ps=done,
+        output_tokens=outputs,
+        preemptions=np.zeros(len(jobs), np.int64),
+    )
+
+
+def _of_all(times: Int64Array, rows: Int64Array, others: Int64Array) -> Int64Array:
+    others[rows] = times
+    return others
