@@ -86,7 +86,9 @@ def archive(
     if asked.before_us > latest_cut_us(asked.now_us):
         what = "this month and the last one stay in the ledger: name an earlier month"
         return Refused(code="TOO_RECENT", what=what)
+    ledger = ledger.resolve()  # a link stays a link to it
     try:
+        _rolled_back(ledger)
         connect_read_only(ledger).close()
         lock = LedgerLock.take(ledger)
     except LedgerInUse as error:
@@ -102,6 +104,8 @@ def archive(
         return Refused(code="CANT_WRITE", what=f"{error.filename}: {error.strerror}")
     except sqlite3.OperationalError as error:
         return Refused(code="CANT_WRITE", what=str(error))
+    except sqlite3.DatabaseError as error:
+        return Refused(code="PAGES_DAMAGED", what=f"{ledger.name} can't be read: {error}")
     finally:
         lock.release()
 
@@ -155,7 +159,7 @@ def _split(new: Path, file: Path, asked: Request, name: str, step: Step) -> Arch
             connection, "SELECT count(*), min(accepted_at_us), max(accepted_at_us) FROM moved"
         )
         if not requests:
-            what = "no closed request was accepted before that time"
+            what = "no request accepted before that time is closed in every respect"
             raise Problem("NOTHING_OLD_ENOUGH", what)
         step("fill the archive")
         _fill(connection, new, file)
@@ -345,6 +349,13 @@ def _beside(ledger: Path) -> Iterator[Path]:
         yield new
     finally:
         clean()
+
+
+def _rolled_back(ledger: Path) -> None:
+    """Undoes what a run that was killed had begun to change in the file's header, if there was."""
+    if ledger.with_name(ledger.name + "-journal").exists():
+        with closing(sqlite3.connect(f"{ledger.as_uri()}?mode=rw", uri=True)) as connection:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchall()
 
 
 def _scratch(path: Path) -> sqlite3.Connection:

@@ -96,7 +96,7 @@ def back_up(ledger: Path, folder: Path, *, now_us: int) -> Manifest | Refused:
             sqlite_version=sqlite3.sqlite_version,
         )
         write_whole(manifest_of(target), msgspec.json.format(msgspec.json.encode(manifest)))
-        write_whole(note_of(ledger), msgspec.json.encode(manifest))
+        _note(ledger, target, manifest)
     except Problem as problem:
         return problem.refused
     except OSError as error:
@@ -140,7 +140,8 @@ def manifest_of(file: Path) -> Path:
 
 def note_of(ledger: Path) -> Path:
     """Where the last backup's manifest is noted beside the ledger, for health."""
-    return ledger.with_name(ledger.name + ".last-backup.json")
+    file = ledger.resolve()  # beside it, also for who has a link
+    return file.with_name(file.name + ".last-backup.json")
 
 
 def read_manifest(path: Path) -> Manifest | None:
@@ -163,8 +164,11 @@ def sha256_of(path: Path) -> str:
 @contextmanager
 def making(target: Path) -> Iterator[Path]:
     """A file that takes the name `target`, durably, when all went well, and is gone when not."""
-    for taken in (target, target.with_name(target.name + "-wal")):
-        if taken.exists():
+    # A log or a journal of an earlier file would be taken for the new one's; a link that leads
+    # nowhere is a disk that isn't mounted.
+    for suffix in ("", "-wal", "-journal"):
+        taken = target.with_name(target.name + suffix)
+        if os.path.lexists(taken):
             raise Problem("TARGET_EXISTS", f"{taken} exists; nothing is ever overwritten")
     if not target.parent.parent.is_dir():  # a disk that isn't mounted, or a name mistyped
         raise Problem("CANT_WRITE", f"there is no folder {target.parent.parent} to make one in")
@@ -220,6 +224,15 @@ def _proved(copy: Path, checkpoint: Checkpoint | None = None) -> Head:
         first = report.faults[0] if report.faults else "its chain_head row is gone"
         raise Problem("CHAIN_BROKEN", f"{len(report.faults)} fault(s), the first: {first}")
     return head
+
+
+def _note(ledger: Path, target: Path, manifest: Manifest) -> None:
+    """Beside the ledger, for health. Where that can't be written the copy is whole all the same."""
+    try:
+        write_whole(note_of(ledger), msgspec.json.encode(manifest))
+    except OSError as error:
+        what = f"{target} is whole, but {note_of(ledger)} can't be written: {error.strerror}"
+        raise Problem("CANT_WRITE", what) from error
 
 
 def _check_continued(ledger: Path, head: Head) -> None:

@@ -28,6 +28,17 @@ class LedgerNotReady(LedgerError):
         self.path = path
 
 
+class LedgerUnreadable(LedgerError):
+    """The file at the path is no database, or too damaged to be opened as one."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(
+            f"The ledger {path} can't be read: {what}. Where it is the file that was meant, it is "
+            f"damaged: restore the last backup."
+        )
+        self.path = path
+
+
 class LedgerDamaged(LedgerError):
     """The file contradicts itself: it must not be written to."""
 
@@ -96,7 +107,7 @@ _BY_SQLITE_NAME: tuple[tuple[str, str], ...] = (
 
 def write_fault_of(error: BaseException) -> str:
     """The code, a key of `WRITE_FAULTS`, of what SQLite or the system reported."""
-    if isinstance(error, LedgerDamaged | TriggersDiffer):
+    if isinstance(error, LedgerDamaged | LedgerUnreadable | TriggersDiffer):
         return "FILE_CORRUPT"
     if isinstance(error, LedgerNotReady | FileNotFoundError):
         return "FILE_MOVED"

@@ -62,6 +62,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 def health(path: Path, *, now_us: int, live: StoreStatus | None = None) -> Health:
     """Every signal of the ledger at `path`; `live` from the process that writes it, if it asks."""
+    path = path.resolve()  # its log and its disk are where the file is, not where a link is
     signals = [*_writer(live), *_files(path), *_contents(path), _backup(path, now_us)]
     ranks: tuple[State, ...] = ("ok", "watch", "bad")
     worst = max((ranks.index(signal.state) for signal in signals), default=0)

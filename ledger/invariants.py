@@ -222,8 +222,19 @@ def audit(
             code=check.code,
             title=check.title,
             severity=check.severity,
-            findings=tuple(check.find(scope)),
+            findings=_findings(check, scope),
         )
         for check in checks
         if not (quick and check.slow)
     )
+
+
+def _findings(check: Check, scope: Scope) -> tuple[Finding, ...]:
+    """What the check finds; one finding where a damaged file can't be read for it."""
+    try:
+        return tuple(check.find(scope))
+    except sqlite3.OperationalError:
+        raise  # interrupted, or locked: nothing was found out
+    except sqlite3.DatabaseError as error:
+        what = f"it can't be read: {error}; run verify_ledger, then restore the last backup"
+        return (Finding(table="ledger", what=what),)

@@ -15,8 +15,12 @@ class LedgerLock:
 
     @classmethod
     def take(cls, path: Path) -> "LedgerLock":
-        """The lock of the ledger at `path`; LedgerInUse, naming the owner, where it is taken."""
-        lock_path = path.with_name(path.name + ".lock")
+        """The lock of the ledger at `path`; LedgerInUse, naming the owner, where it is taken.
+
+        It lies beside the file itself: whoever reaches that by a link finds the same lock.
+        """
+        file = path.resolve()
+        lock_path = file.with_name(file.name + ".lock")
         descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,10 +2,12 @@
 
     python offline_proof.py PROOF.json [--checkpoint CHECKPOINT.json]
 
-Prints what holds and exits 0, or what doesn't and exits 1. Give it a checkpoint that you kept
-yourself: a proof alone only shows that its parts agree. `docs/proofs.md` has it in words.
+Prints what holds and exits 0, or what doesn't and exits 1; 2 where it was called wrongly. Give it
+a checkpoint that you kept yourself: a proof alone only shows that its parts agree.
+`docs/proofs.md` has it in words.
 """
 
+import argparse
 import json
 import sys
 from hashlib import sha256
@@ -66,8 +68,8 @@ def continues(first: dict[str, Any], second: dict[str, Any], path: list[bytes]) 
     sizes = first["size"], second["size"]
     if sizes[0] == sizes[1]:
         return bool(not path and first["root"] == second["root"])
-    if sizes[0] == 0:
-        return not path
+    if sizes[0] == 0:  # every tree continues that of no rows, whose root is the hash of nothing
+        return not path and first["root"] == sha256(b"").hexdigest()
     if sizes[0] > sizes[1] or not path:
         return False
     if sizes[0] & (sizes[0] - 1) == 0:  # a whole tree: its root begins the path
@@ -90,13 +92,24 @@ def continues(first: dict[str, Any], second: dict[str, Any], path: list[bytes]) 
 
 
 def main(arguments: list[str]) -> int:
-    with open(arguments[0], encoding="utf-8") as file:
-        proof = json.load(file)
+    parser = argparse.ArgumentParser(
+        description="Checks a proof of Weighbridge with SHA-256 alone."
+    )
+    parser.add_argument("proof", metavar="PROOF.json")
+    parser.add_argument("--checkpoint", metavar="CHECKPOINT.json", help="one that you kept")
+    options = parser.parse_args(arguments)
     checkpoint = None
-    if len(arguments) == 3 and arguments[1] == "--checkpoint":
-        with open(arguments[2], encoding="utf-8") as file:
-            checkpoint = json.load(file)
-    found = problems(proof, checkpoint)
+    try:
+        with open(options.proof, encoding="utf-8") as file:
+            proof = json.load(file)
+        if options.checkpoint is not None:
+            with open(options.checkpoint, encoding="utf-8") as file:
+                checkpoint = json.load(file)
+        found = problems(proof, checkpoint)
+    except OSError as error:
+        found = [f"{error.filename} can't be read: {error.strerror}"]
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        found = ["this is no proof, or no checkpoint: a part is missing or isn't what it has to be"]
     for problem in found:
         sys.stdout.write(f"WRONG: {problem}\n")
     if not found:

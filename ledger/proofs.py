@@ -2,7 +2,7 @@
 
 An inclusion proof shows that one row stands at its place in the ledger that a checkpoint names; a
 consistency proof shows that a later checkpoint continues an earlier one. Both are some dozen
-hashes. `tests/ledger/offline_proof.py` and `docs/proofs.md` say how they are checked with nothing
+hashes. `ledger/offline_proof.py` and `docs/proofs.md` say how they are checked with nothing
 but SHA-256; this module makes them.
 """
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ledger.allocation import stop_counting
 from ledger.chain import GENESIS, Head
-from ledger.errors import LedgerNotReady
+from ledger.errors import LedgerNotReady, LedgerUnreadable
 from ledger.records import CHAINED
 
 BUSY_TIMEOUT_MS = 2_000
@@ -28,7 +28,10 @@ stop_counting()  # here: nothing opens a ledger without this module
 
 
 def connect_read_only(path: Path | str) -> sqlite3.Connection:
-    """A new read-only connection; rows are `sqlite3.Row`. LedgerNotReady where there is no file."""
+    """A new read-only connection; rows are `sqlite3.Row`.
+
+    LedgerNotReady where there is no ledger; LedgerUnreadable where a file is no database.
+    """
     file = Path(path).resolve()
     try:
         connection = sqlite3.connect(
@@ -38,7 +41,12 @@ def connect_read_only(path: Path | str) -> sqlite3.Connection:
         connection.execute("PRAGMA query_only=ON")
         connection.execute("SELECT 1 FROM chain_head").fetchall()
     except sqlite3.OperationalError as error:
-        raise LedgerNotReady(str(path), str(error)) from error
+        what = str(error)
+        if error.sqlite_errorname == "SQLITE_READONLY_ROLLBACK":
+            what = "a program was killed while it changed the file: a writer has to undo that"
+        raise LedgerNotReady(str(path), what) from error
+    except sqlite3.DatabaseError as error:
+        raise LedgerUnreadable(str(path), str(error)) from error
     connection.row_factory = sqlite3.Row
     return connection
 

@@ -1,5 +1,6 @@
 """What a command is told to write, looked at before it works for minutes."""
 
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,6 +27,13 @@ def refuse_outputs(outputs: Mapping[str, Path | None], inputs: Mapping[str, Path
             if _same(path, used):
                 raise ValueError(f"{other} and {name} name the same file, {path}; name another")
         taken[name] = path
+
+
+def folder(text: str) -> Path:
+    """The folder that an option names; an empty name isn't taken for the one you are in."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("names no folder; the one you are in is .")
+    return Path(text)
 
 
 def because(error: OSError) -> str:

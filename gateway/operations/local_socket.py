@@ -35,7 +35,9 @@ _ANSWER = msgspec.json.Decoder(Done | Refused)
 
 
 def socket_path(ledger: Path) -> Path:
-    return ledger.with_name(ledger.name + ".socket")
+    """Where the server of a ledger listens: beside the file itself, also for who has a link."""
+    file = ledger.resolve()
+    return file.with_name(file.name + ".socket")
 
 
 @contextlib.contextmanager

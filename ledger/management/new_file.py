@@ -13,12 +13,22 @@ def new_file(path: Path) -> BinaryIO:
 
 
 def put_out(text: str, path: Path | None, stdout: OutputWrapper) -> None:
-    """Write a text as a new file, or to standard output where no file is named."""
+    """Write a text as a new file, or to standard output where no file is named.
+
+    CommandError where the file can't be written: then none is left that has a part of it.
+    """
     if path is None:
         stdout.write(text)
         return
+    if str(path) in ("-", "."):
+        raise CommandError("--output takes the name of a new file; without it, the text is told")
     try:
-        with new_file(path) as file:
+        file = new_file(path)
+    except OSError as error:
+        raise CommandError(f"can't write {path}: {error.strerror}") from error
+    try:
+        with file:
             file.write(f"{text}\n".encode())
     except OSError as error:
+        path.unlink(missing_ok=True)
         raise CommandError(f"can't write {path}: {error.strerror}") from error

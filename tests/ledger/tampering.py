@@ -66,6 +66,19 @@ def tamper(path: Path, *statements: str) -> None:
     connection.close()
 
 
+def damage(path: Path, name: str) -> None:
+    """What a failing disk does: the first page of this table or index is another."""
+    connection = sqlite3.connect(path)
+    sql = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+    page = connection.execute(sql, (name,)).fetchone()[0]
+    size = connection.execute("PRAGMA page_size").fetchone()[0]
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * 512)
+
+
 def verified(path: Path, **options: object) -> Report:
     connection = connect_read_only(path)
     try:

@@ -113,3 +113,30 @@ def test_an_archived_period_is_not_reconciled_or_exported_as_if_it_were_empty(le
     with pytest.raises(CommandError, match=told.file):
         run("export_focus", "--from", "2025-11-01", "--to", "2025-11-30", "--out", out)
     assert run("export_focus", "--from", "2026-02-01", "--to", "2026-02-28", "--out", out)[0] == 0
+
+
+def test_an_archive_that_is_given_twice_does_not_double_its_sums(ledger, tmp_path):
+    """The kept sums are all that is left of archived months: no check could tell."""
+    told = made.archived(ledger, tmp_path / "old").archive
+    file = tmp_path / "old" / told.file
+    (tmp_path / "copy").mkdir()
+    copy = shutil.copyfile(file, tmp_path / "copy" / file.name)
+    before = made.rows(ledger, f"SELECT * FROM {ARCHIVED.name('total')}")
+    for other in (file, copy):
+        given = ("--archive", str(file), "--archive", str(other))
+        with pytest.raises(CommandError, match=f"{file.name} is given twice"):
+            run("rebuild_rollups", *given)
+    with pytest.raises(CommandError, match="reads no archive"):
+        run("rebuild_rollups", "--check", "--archive", str(file))
+    assert made.rows(ledger, f"SELECT * FROM {ARCHIVED.name('total')}") == before
+
+
+def test_an_archive_that_can_not_be_read_is_not_told_as_compared(ledger, tmp_path):
+    told = made.archived(ledger, tmp_path / "old").archive
+    file = tmp_path / told.file  # not where it was put
+    status, out, err = run("verify_ledger", "--archive", str(file))
+    assert (status, f"{file}: 1 fault(s)" in out) == (1, True)
+    assert "can't be read: " in err
+    file.write_text("no database at all\n" * 500)
+    with pytest.raises(CommandError, match="can't be read: file is not a database"):
+        run("export_proof", factories.request_id(1), "--archive", str(file))

@@ -15,6 +15,7 @@ from ledger.archive_tables import MOVED
 from ledger.archiving import archive, latest_cut_us
 from ledger.backup import Refused, sha256_of
 from ledger.block_roots import Subtrees
+from ledger.errors import LedgerNotReady
 from ledger.invariants import audit
 from ledger.offline_proof import problems
 from ledger.proof_files import NoProof, Proof, prove_receipt
@@ -237,6 +238,40 @@ def test_sums_that_differ_from_the_receipts_stop_it(ledger, tmp_path):
         connection.execute("UPDATE tenant_posted SET low = low + 1")
         connection.commit()
     refused(ledger, tmp_path / "old", "AUDIT_FAILED")
+
+
+def test_a_ledger_behind_a_link_is_archived_where_it_is_and_the_link_stays(ledger, tmp_path):
+    link = tmp_path / "elsewhere" / "ledger.sqlite3"
+    link.parent.mkdir()
+    link.symlink_to(ledger)
+    with Store.open(ledger):
+        answer = archive(link, tmp_path / "old", made.ask())
+        assert isinstance(answer, Refused)
+        assert answer.code == "LEDGER_IN_USE"
+    made.archived(link, tmp_path / "old")
+    assert link.is_symlink()
+    assert [one.name for one in link.parent.iterdir()] == ["ledger.sqlite3"]
+    assert verified(ledger).archived > 0
+
+
+def test_a_change_of_the_header_that_was_cut_short_is_undone_by_the_next_run(ledger, tmp_path):
+    """What a process leaves that is killed within a rollback journal's transaction."""
+    pid = os.fork()
+    if pid == 0:
+        connection = sqlite3.connect(ledger, isolation_level=None)
+        connection.execute("PRAGMA journal_mode=DELETE").fetchall()
+        connection.execute("PRAGMA cache_size=1")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("CREATE TABLE half_done (content BLOB)")
+        connection.execute("INSERT INTO half_done VALUES (zeroblob(100000))")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert ledger.with_name(ledger.name + "-journal").stat().st_size
+    with pytest.raises(LedgerNotReady, match="a program was killed while it changed the file"):
+        connect_read_only(ledger)
+    made.archived(ledger, tmp_path / "old")
+    assert verified(ledger).sound
+    assert made.rows(ledger, "SELECT 1 FROM sqlite_master WHERE name = 'half_done'") == []
 
 
 STEPS = [

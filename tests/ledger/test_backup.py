@@ -1,6 +1,5 @@
 """A backup while the ledger is written, and a restore: each proved before it counts (LED-8)."""
 
-import sqlite3
 import threading
 
 import pytest
@@ -9,11 +8,12 @@ from django.core.management import CommandError
 from ledger import backup as backup_module
 from ledger.backup import Manifest, Refused, back_up, manifest_of, note_of, read_manifest, restore
 from ledger.chain import checkpoint_of
+from ledger.errors import LedgerInUse
 from ledger.store import Store
 from tests import factories
 from tests.factories import NOW_US
 from tests.ledger.commands import run
-from tests.ledger.tampering import fill, tamper, verified
+from tests.ledger.tampering import damage, fill, tamper, verified
 
 
 @pytest.fixture
@@ -141,14 +141,7 @@ def test_a_damaged_ledger_gives_no_backup_and_nothing_half_made(filled, tmp_path
 
 
 def test_a_page_that_is_damaged_on_the_disk_gives_no_backup(filled, tmp_path):
-    connection = sqlite3.connect(filled)
-    root = connection.execute(
-        "SELECT rootpage FROM sqlite_master WHERE name = 'receipt_time'"
-    ).fetchone()[0]
-    connection.close()
-    with filled.open("r+b") as file:
-        file.seek((root - 1) * 4_096)
-        file.write(b"\xff" * 512)
+    damage(filled, "receipt_time")
     copies = tmp_path / "copies"
     assert refused(back_up(filled, copies, now_us=NOW_US), "PAGES_DAMAGED", copies)
 
@@ -175,3 +168,62 @@ def test_a_folder_whose_parent_is_missing_is_no_place_for_a_backup(ledger_path, 
     assert isinstance(refused, Refused)
     assert refused.code == "CANT_WRITE"
     assert not (tmp_path / "not-mounted").exists()
+
+
+@pytest.mark.parametrize("left", ["ledger.sqlite3-wal", "ledger.sqlite3-journal"])
+def test_a_log_that_an_earlier_ledger_left_is_not_taken_for_the_restored_one_s(
+    filled, tmp_path, left
+):
+    """SQLite would play the journal back into the new file (LED-8)."""
+    made = back_up(filled, tmp_path / "copies", now_us=NOW_US)
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / left).write_bytes(b"")
+    assert refused(restore(tmp_path / "copies" / made.file, place), "TARGET_EXISTS")
+    assert not (place / "ledger.sqlite3").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [("ledger-there.sqlite3", "TARGET_EXISTS"), ("unmounted/ledger.sqlite3", "CANT_WRITE")],
+)
+def test_a_link_to_a_file_that_is_not_there_is_not_replaced(filled, tmp_path, target, code):
+    """Its disk may not be mounted."""
+    made = back_up(filled, tmp_path / "copies", now_us=NOW_US)
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "ledger.sqlite3").symlink_to(tmp_path / target)
+    assert refused(restore(tmp_path / "copies" / made.file, place), code)
+    assert (place / "ledger.sqlite3").is_symlink()
+
+
+def test_a_copy_that_can_not_be_noted_beside_the_ledger_is_whole_and_says_so(filled, tmp_path):
+    note_of(filled).mkdir()  # in the way
+    done = back_up(filled, tmp_path / "copies", now_us=NOW_US)
+    assert isinstance(done, Refused)
+    assert (done.code, " is whole, but " in done.what) == ("CANT_WRITE", True)
+    (file,) = (tmp_path / "copies").glob("*.sqlite3")
+    assert isinstance(restore(file, tmp_path / "restored"), Manifest)
+
+
+def test_an_empty_name_is_no_folder(filled, tmp_path):
+    """A variable that isn't set in a script must not put the ledger where one happens to be."""
+    made = back_up(filled, tmp_path / "copies", now_us=NOW_US)
+    file = str(tmp_path / "copies" / made.file)
+    for arguments in (
+        ("backup", "", "--ledger", str(filled)),
+        ("restore", file, "--to", ""),
+        ("archive", "--before", "2025-01", "--to", " ", "--ledger", str(filled)),
+    ):
+        with pytest.raises(CommandError, match="names no folder"):
+            run(*arguments)
+
+
+def test_a_ledger_has_one_owner_by_whichever_name_it_is_reached(filled, tmp_path):
+    """A link and the file are one ledger: two writers would break its chain."""
+    link = tmp_path / "link.sqlite3"
+    link.symlink_to(filled)
+    with Store.open(filled), pytest.raises(LedgerInUse):
+        Store.open(link)
+    with Store.open(link), pytest.raises(LedgerInUse):
+        Store.open(filled)

@@ -1,14 +1,18 @@
 """`verify_ledger` and `checkpoint_ledger` as an operator runs them."""
 
+import io
 import json
+import resource
 
 import pytest
 from django.core.management import CommandError
+from django.core.management.base import OutputWrapper
 
+from ledger.management.new_file import put_out
 from ledger.store import Store
 from tests import factories
 from tests.ledger.commands import run
-from tests.ledger.tampering import TABLES, fill, seqs, tamper
+from tests.ledger.tampering import TABLES, damage, fill, seqs, tamper
 
 
 @pytest.fixture
@@ -47,7 +51,7 @@ def test_a_checkpoint_is_exported_kept_and_proved_against(filled, tmp_path):
         run("checkpoint_ledger", "--ledger", str(filled), "--output", str(file))
     arguments = ("verify_ledger", "--ledger", str(filled), "--checkpoint", str(file))
     assert run(*arguments)[0] == 0
-    file.write_text(json.dumps({"size": size(filled), "root": "00"}))
+    file.write_text(json.dumps({"size": size(filled), "root": "00" * 32}))
     status, _, err = run(*arguments)
     assert status == 1
     assert err.startswith("checkpoint: ")
@@ -58,3 +62,71 @@ def test_what_can_not_be_read_is_said_in_a_sentence(filled, tmp_path):
         run("verify_ledger", "--ledger", str(tmp_path / "none.sqlite3"))
     with pytest.raises(CommandError, match="is no checkpoint"):
         run("verify_ledger", "--ledger", str(filled), "--checkpoint", str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"size": -1, "root": "%s"}' % ("00" * 32),
+        '{"size": 1, "root": "00"}',
+        '{"size": 8, "root": "%s"}' % ("zz" * 32),
+        '{"size": 1, "root": "%s"}' % ("AB" * 32),
+        '{"size": 1.5, "root": "%s"}' % ("00" * 32),
+        "[]",
+        "",
+    ],
+)
+def test_what_is_no_checkpoint_is_refused_before_anything_is_proved(filled, tmp_path, text):
+    file = tmp_path / "checkpoint.json"
+    file.write_text(text)
+    for command in ("verify_ledger", "export_proof"):
+        arguments = ("req_1",) if command == "export_proof" else ()
+        with pytest.raises(CommandError, match="is no checkpoint"):
+            run(command, *arguments, "--ledger", str(filled), "--checkpoint", str(file))
+
+
+COMMANDS = ("verify_ledger", "audit", "checkpoint_ledger", "export_proof")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_that_is_no_database_is_said_in_a_sentence(command, tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text("no database at all\n" * 500)
+    arguments = ("req_1",) if command == "export_proof" else ()
+    with pytest.raises(CommandError, match=r"notes\.txt can't be read: file is not a database"):
+        run(command, *arguments, "--ledger", str(file))
+
+
+def test_a_page_that_can_not_be_read_is_found_by_the_audit_and_by_the_rollups_check(
+    filled, tmp_path, settings
+):
+    """Each check that needs the page says so; the others are run all the same."""
+    settings.WEIGHBRIDGE_DB = filled
+    damage(filled, "receipt")
+    status, out, err = run("audit", "--ledger", str(filled))
+    lines = {line.split()[1]: line.split()[0] for line in out.splitlines()}
+    assert status == 1
+    assert lines["ONE_FINAL_RECEIPT"] == "FAULT"
+    assert lines["TRIGGERS_IN_PLACE"] == "holds"
+    assert "ledger: it can't be read: database disk image is malformed; run verify_ledger" in err
+    with pytest.raises(CommandError, match="database disk image is malformed"):
+        run("rebuild_rollups", "--check")
+
+
+def test_what_is_put_out_is_a_new_file_whole_or_none(filled, tmp_path):
+    for name in ("-", "."):
+        with pytest.raises(CommandError, match="takes the name of a new file"):
+            run("checkpoint_ledger", "--ledger", str(filled), "--output", name)
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for path in (tmp_path, tmp_path / "link", filled):
+        with pytest.raises(CommandError, match="can't write"):
+            run("checkpoint_ledger", "--ledger", str(filled), "--output", str(path))
+    assert not (tmp_path / "nowhere").exists()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+    try:
+        with pytest.raises(CommandError, match=r"can't write .*part: File too large"):
+            put_out("text" * 1_000, tmp_path / "part", OutputWrapper(io.StringIO()))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not (tmp_path / "part").exists()

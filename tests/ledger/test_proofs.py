@@ -74,7 +74,10 @@ def test_a_consistency_path_shows_one_root_inside_the_other_and_no_third(first, 
 
 def test_the_empty_ledger_is_continued_by_any():
     assert consistency_path(0, 5, subtree) == []
-    assert offline_proof.continues({"size": 0, "root": ""}, {"size": 5, "root": "x"}, [])
+    nothing = {"size": 0, "root": root_of([]).hex()}
+    assert offline_proof.continues(nothing, {"size": 5, "root": "x"}, [])
+    for root in ("", "x", "00" * 32):
+        assert not offline_proof.continues(nothing | {"root": root}, {"size": 5, "root": "x"}, [])
 
 
 ROWS = 2 * BLOCK_ROWS + 700
@@ -184,3 +187,48 @@ def test_a_proof_is_checked_by_a_file_that_stands_alone(long_ledger, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1
     assert "don't lead to the root" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["{proof}", "{kept}"],
+        ["{proof}", "--checkpoint"],
+        ["{proof}", "--checkpoint={kept}", "more"],
+        ["--checkpoint", "{kept}"],
+    ],
+)
+def test_led_7_a_checker_that_was_called_wrongly_says_nothing_holds(arguments, tmp_path, capsys):
+    """A checkpoint that isn't taken for one would be a proof that was compared with nothing."""
+    names = {"proof": tmp_path / "proof.json", "kept": tmp_path / "kept.json"}
+    with pytest.raises(SystemExit) as leaving:
+        offline_proof.main([one.format(**names) for one in arguments])
+    told = capsys.readouterr()
+    assert (leaving.value.code, told.out) == (2, "")
+    assert "usage: " in told.err
+
+
+def test_led_7_a_checkpoint_is_compared_however_it_is_named(connection, tmp_path, capsys):
+    proof, kept = tmp_path / "proof.json", tmp_path / "kept.json"
+    proof.write_bytes(msgspec.json.encode(prove_receipt(connection, factories.request_id(1))))
+    kept.write_text(json.dumps({"size": 5, "root": "00" * 32}))
+    for named in (["--checkpoint", str(kept)], [f"--checkpoint={kept}"]):
+        for arguments in ([str(proof), *named], [*named, str(proof)]):
+            assert offline_proof.main(arguments) == 1
+            assert "says nothing of the checkpoint" in capsys.readouterr().out
+    assert offline_proof.main([str(proof)]) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "# Weighbridge", "[]", "5", "{}", '{"row": 1}', '{"row": "[]"}', "[" * 100_000]
+)
+def test_led_7_what_is_no_proof_is_said_in_a_sentence(connection, text, tmp_path, capsys):
+    proof, other = tmp_path / "proof.json", tmp_path / "other.json"
+    proof.write_bytes(msgspec.json.encode(prove_receipt(connection, factories.request_id(1))))
+    other.write_text(text)
+    for arguments in ([str(other)], [str(proof), "--checkpoint", str(other)]):
+        assert offline_proof.main(arguments) == 1
+        assert capsys.readouterr().out.startswith("WRONG: this is no proof, or no checkpoint")
+    assert offline_proof.main([str(tmp_path)]) == 1
+    assert capsys.readouterr().out == f"WRONG: {tmp_path} can't be read: Is a directory\n"

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.clock import SystemClock
+from gateway.management.outputs import folder
 from gateway.operations.anywhere import command_actor
 from ledger.archiving import Request, archive
 from ledger.backup import Refused
@@ -22,7 +23,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--before", required=True, metavar="YYYY-MM", help="a month, UTC")
-        parser.add_argument("--to", type=Path, required=True, metavar="DIR")
+        parser.add_argument("--to", type=folder, required=True, metavar="DIR")
         parser.add_argument("--reason", default="", help="for the record of actions")
         parser.add_argument("--ledger", type=Path, help="another ledger file than the configured")
 

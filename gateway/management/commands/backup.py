@@ -7,6 +7,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.clock import SystemClock
+from gateway.management.outputs import folder
 from ledger.backup import Refused, back_up, manifest_of
 
 
@@ -18,7 +19,7 @@ class Command(BaseCommand):
     requires_system_checks: tuple[str, ...] = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("folder", type=Path, metavar="DIR", help="better on another disk")
+        parser.add_argument("folder", type=folder, metavar="DIR", help="better on another disk")
         parser.add_argument("--ledger", type=Path, help="another ledger file than the configured")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from gateway.management.outputs import folder
 from ledger.backup import LEDGER_NAME, Refused, restore
 
 
@@ -17,7 +18,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE", help="a file of `backup`")
-        parser.add_argument("--to", type=Path, required=True, metavar="DIR", help="a new folder")
+        parser.add_argument("--to", type=folder, required=True, metavar="DIR", help="a new folder")
 
     def handle(self, *args: Any, **options: Any) -> None:
         done = restore(options["file"], options["to"])

@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
-from ledger.errors import LedgerError
 from ledger.invariants import Result, audit
-from ledger.reading import connect_read_only
+from ledger.management.opened import opened
 
 
 class Command(BaseCommand):
@@ -30,14 +29,8 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            connection = connect_read_only(options["ledger"] or settings.WEIGHBRIDGE_DB)
-        except LedgerError as error:
-            raise CommandError(str(error)) from error
-        try:
+        with opened(options["ledger"] or settings.WEIGHBRIDGE_DB) as connection:
             results = audit(connection, at_rest=options["at_rest"], quick=options["quick"])
-        finally:
-            connection.close()
         if options["json"]:
             self.stdout.write(msgspec.json.format(msgspec.json.encode(results)).decode())
         else:

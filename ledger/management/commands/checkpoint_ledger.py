@@ -8,9 +8,9 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ledger.chain import checkpoint_of
-from ledger.errors import LedgerError
 from ledger.management.new_file import put_out
-from ledger.reading import connect_read_only, read_head
+from ledger.management.opened import opened
+from ledger.reading import read_head
 
 
 class Command(BaseCommand):
@@ -22,12 +22,8 @@ class Command(BaseCommand):
         parser.add_argument("--output", type=Path, help="a new file; without it, standard output")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            connection = connect_read_only(options["ledger"] or settings.WEIGHBRIDGE_DB)
-        except LedgerError as error:
-            raise CommandError(str(error)) from error
-        head = read_head(connection)
-        connection.close()
+        with opened(options["ledger"] or settings.WEIGHBRIDGE_DB) as connection:
+            head = read_head(connection)
         if head is None:
             raise CommandError("the ledger's chain_head row is gone; run verify_ledger")
         text = msgspec.json.encode(checkpoint_of(head)).decode()

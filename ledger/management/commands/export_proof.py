@@ -1,6 +1,6 @@
 """`manage.py export_proof REQUEST_ID`: a receipt's proof as a file, checked without the ledger."""
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +8,10 @@ import msgspec
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ledger.errors import LedgerError
 from ledger.management.commands.verify_ledger import read_checkpoint
 from ledger.management.new_file import put_out
+from ledger.management.opened import opened
 from ledger.proof_files import NoProof, prove_receipt
-from ledger.reading import connect_read_only
 
 
 class Command(BaseCommand):
@@ -32,16 +31,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         earlier = read_checkpoint(options["checkpoint"]) if options["checkpoint"] else None
-        with ExitStack() as opened:
-            try:
-                path = options["ledger"] or settings.WEIGHBRIDGE_DB
-                connection = opened.enter_context(closing(connect_read_only(path)))
-                archive = None
-                if options["archive"]:
-                    archive = connect_read_only(options["archive"])
-                    opened.enter_context(closing(archive))
-            except LedgerError as error:
-                raise CommandError(str(error)) from error
+        with ExitStack() as files:
+            connection = files.enter_context(opened(options["ledger"] or settings.WEIGHBRIDGE_DB))
+            archive = options["archive"] and files.enter_context(opened(options["archive"]))
             proof = prove_receipt(connection, options["request_id"], earlier, archive)
         if isinstance(proof, NoProof):
             raise CommandError(f"{proof.code}: {proof.what}")

@@ -12,8 +12,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ledger import open_work
 from ledger.archive_check import archive_faults
 from ledger.block_roots import fill
-from ledger.errors import LedgerError
 from ledger.lock import LedgerLock
+from ledger.management.opened import opened, readable
 from ledger.queries.archives import archives as known_archives
 from ledger.reading import connect_read_only, read_head
 from ledger.rollups.rebuild import first_difference, rebuild, renew_archived
@@ -41,22 +41,20 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         path = Path(settings.WEIGHBRIDGE_DB)
-        try:
-            if options["check"]:
-                self._check(path)
-            else:
-                self._rebuild(path, options["archive"])
-        except LedgerError as error:
-            raise CommandError(str(error)) from error
+        if options["check"] and options["archive"]:
+            raise CommandError("--check compares with the ledger's own rows; it reads no archive.")
+        if options["check"]:
+            self._check(path)
+            return
+        with readable(path):
+            self._rebuild(path, options["archive"])
 
     def _check(self, path: Path) -> None:
-        connection = connect_read_only(path)
-        try:
-            difference = first_difference(connection, progress=self._report)
-        except (sqlite3.OperationalError, LookupError) as error:
-            raise CommandError(f"The rollups can't be read: {error}.") from error
-        finally:
-            connection.close()
+        with opened(path) as connection:
+            try:
+                difference = first_difference(connection, progress=self._report)
+            except (sqlite3.OperationalError, LookupError) as error:
+                raise CommandError(f"The rollups can't be read: {error}.") from error
         if difference is not None:
             raise CommandError(f"The rollups differ from the receipts. {difference}")
         self.stdout.write("The rollups equal the receipts.")
@@ -82,7 +80,11 @@ class Command(BaseCommand):
 
     def _renew_archived(self, connection: sqlite3.Connection, files: Sequence[Path]) -> None:
         """The sums of archived months from all the archives, each proved before any change."""
-        missing = {one.file for one in known_archives(connection)} - {file.name for file in files}
+        names = [file.name for file in files]
+        for file in files:  # its sums would be added twice
+            if names.count(file.name) > 1:
+                raise CommandError(f"{file.name} is given twice: give each archive once.")
+        missing = {one.file for one in known_archives(connection)} - set(names)
         if missing:
             raise CommandError(f"Every archive is needed; not given: {', '.join(sorted(missing))}.")
         for file in files:

@@ -1,5 +1,6 @@
 """`manage.py verify_ledger`: exit 0 when the ledger proves itself, 1 with the rows at fault."""
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -11,10 +12,12 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ledger.archive_check import archive_faults
 from ledger.chain import Checkpoint
-from ledger.errors import LedgerError
-from ledger.reading import connect_read_only
+from ledger.management.opened import opened
 from ledger.verify import verify
 from ledger.walk import FAULTS_LIMIT
+
+CHECKPOINT_LIMIT_BYTES = 4_096
+ROOT = re.compile("[0-9a-f]{64}")
 
 
 class Command(BaseCommand):
@@ -44,22 +47,16 @@ class Command(BaseCommand):
         path = options["ledger"] or settings.WEIGHBRIDGE_DB
         checkpoint = read_checkpoint(options["checkpoint"]) if options["checkpoint"] else None
         started = time.perf_counter()
-        try:
-            connection = connect_read_only(path)
-        except LedgerError as error:
-            raise CommandError(str(error)) from error
-        report = verify(connection, checkpoint=checkpoint, at_rest=options["at_rest"])
-        in_archives = [
-            fault for file in options["archive"] for fault in archive_faults(connection, file)
-        ]
-        connection.close()
+        with opened(path) as connection:
+            report = verify(connection, checkpoint=checkpoint, at_rest=options["at_rest"])
+            in_archives = {file: archive_faults(connection, file) for file in options["archive"]}
         seconds = time.perf_counter() - started
-        for fault in (*report.faults, *in_archives):
+        faults = [*report.faults, *(one for found in in_archives.values() for one in found)]
+        for fault in faults:
             self.stderr.write(str(fault))
         if len(report.faults) >= FAULTS_LIMIT:
             self.stderr.write(f"stopped after {FAULTS_LIMIT} faults")
-        count = len(report.faults) + len(in_archives)
-        verdict = f"{count} fault(s)" if count else "sound"
+        verdict = f"{len(faults)} fault(s)" if faults else "sound"
         self.stdout.write(
             f"{path}: {verdict}; {report.rows:,} rows in {seconds:.1f} s "
             f"({report.rows / max(seconds, 1e-9):,.0f} rows/s); root {report.root or 'unknown'}"
@@ -73,14 +70,23 @@ class Command(BaseCommand):
             self.stdout.write(
                 f"{report.archived:,} row(s) are in archives: here their hashes stand in the chain"
             )
-        for file in options["archive"]:
-            self.stdout.write(f"{file}: compared with the hashes, row by row")
-        if in_archives or not report.sound:
+        for file, found in in_archives.items():
+            said = f"{len(found)} fault(s)" if found else "sound, each row compared with its hash"
+            self.stdout.write(f"{file}: {said}")
+        if faults or not report.sound:
             sys.exit(1)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint in a file of `checkpoint_ledger`; CommandError where it is something else."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Checkpoint)
-    except (OSError, msgspec.DecodeError) as error:
+        with path.open("rb") as file:
+            found = msgspec.json.decode(file.read(CHECKPOINT_LIMIT_BYTES), type=Checkpoint)
+    except OSError as error:
+        raise CommandError(f"{path} is no checkpoint: {error.strerror}") from error
+    except msgspec.DecodeError as error:
         raise CommandError(f"{path} is no checkpoint: {error}") from error
+    if found.size < 0 or not ROOT.fullmatch(found.root):
+        what = "size is a number of rows, root 64 hexadecimal digits in lower case"
+        raise CommandError(f"{path} is no checkpoint: {what}")
+    return found
