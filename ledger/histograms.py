@@ -22,6 +22,7 @@ MAX_VALUE_US = 2**42 - 1  # 50 days; longer durations count as this one
 BUCKETS = SUB_BUCKETS * (42 - 6) + EXACT_BELOW_US
 ERROR_DENOMINATOR = 64  # a midpoint is within 1/64 of the true value
 PAIR_COUNT_MAX = 2**16 - 1
+_PAIR = struct.Struct("<2H")
 
 Counts = npt.NDArray[np.int64]
 
@@ -75,6 +76,10 @@ def bucket_bounds(bucket: int) -> tuple[int, int]:
 
 def pack(counts: Mapping[int, int]) -> bytes:
     """The canonical bytes of bucket -> count; buckets with a count of 0 leave no trace."""
+    if len(counts) == 1:
+        ((bucket, count),) = counts.items()
+        if 0 <= bucket < BUCKETS and 0 < count <= PAIR_COUNT_MAX:
+            return _PAIR.pack(bucket, count)
     pairs: list[int] = []
     for bucket in sorted(counts):
         count = counts[bucket]

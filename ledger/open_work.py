@@ -8,14 +8,15 @@ from the records, and the audit compares.
 
 import sqlite3
 from collections.abc import Sequence
+from functools import cache
 
 from ledger.carrying import source
 from ledger.records import Receipt, Record, Reservation, RouteDecision, Settlement
 from ledger.statements import Appended
 
 QUARTER_US = 900_000_000
-_BEGIN = frozenset((RouteDecision, Reservation))
-_END = frozenset((Receipt, Settlement))
+_HOLD = frozenset((RouteDecision, Reservation))
+_CONCERNED = _HOLD | {Receipt, Settlement}
 
 CREATE: tuple[str, ...] = (
     "CREATE TABLE open_request (request_id TEXT NOT NULL PRIMARY KEY, seq INTEGER NOT NULL) "
@@ -77,19 +78,15 @@ FILL_FIRST: tuple[str, ...] = (
 )
 """FILL of the migration that made the tables: before archives, and before rows were shared."""
 
-# What has its end already, in whatever order the two were written, isn't open. The rows of a commit
-# are read back from its own pages: no value goes through Python a second time.
+# What has its end already, in whatever order the two were written, isn't open. What began is read
+# back from the commit's own pages, so that its values don't go through Python a second time; of
+# what ended the keys alone are needed.
 _COMMITTED = "seq BETWEEN :first AND :last"
 _ENTER_REQUESTS = f"INSERT OR REPLACE INTO open_request {OPEN_REQUESTS} AND {_COMMITTED}"
 _ENTER_HOLDS = f"INSERT OR REPLACE INTO open_hold {OPEN_HOLDS} AND {_COMMITTED}"
-_END_REQUESTS = (
-    "DELETE FROM open_request WHERE request_id IN "
-    f"(SELECT request_id FROM receipt WHERE {_COMMITTED})"
-)
-_END_HOLDS = (
-    "DELETE FROM open_hold WHERE reservation_id IN "
-    f"(SELECT reservation_id FROM {source(Settlement)} WHERE {_COMMITTED})"
-)
+_END_REQUESTS = "DELETE FROM open_request WHERE request_id IN "
+_END_HOLDS = "DELETE FROM open_hold WHERE reservation_id IN "
+KEYS_PER_STATEMENT = 64
 _ADD_POSTED = (
     f"INSERT INTO tenant_posted {posted(_COMMITTED)} ON CONFLICT (tenant_id, bucket_us) "
     "DO UPDATE SET high = high + excluded.high, low = low + excluded.low"
@@ -107,18 +104,41 @@ class OpenWork:
         What a settlement posts is entered under the tenant of its reservation, which comes first.
         """
         kinds = {type(record) for record, _ in rows}
-        begins, ends = not kinds.isdisjoint(_BEGIN), not kinds.isdisjoint(_END)
-        if not (begins or ends):
+        if kinds.isdisjoint(_CONCERNED):
             return
         seqs = [place.seq for _, place in rows]
         committed = {"first": min(seqs), "last": max(seqs)}
-        if begins:
+        if RouteDecision in kinds:
             connection.execute(_ENTER_REQUESTS, committed)
+        if not kinds.isdisjoint(_HOLD):
             connection.execute(_ENTER_HOLDS, committed)
-        if ends:
-            connection.execute(_END_REQUESTS, committed)
+        ended, settled = list[str](), list[str]()
+        for record, _ in rows:
+            if isinstance(record, Receipt):
+                ended.append(record.request_id)
+                if record.closes:
+                    settled.append(record.request_id)
+            elif isinstance(record, Settlement):
+                settled.append(record.reservation_id)
+        if ended:
+            _delete(connection, _END_REQUESTS, ended)
+        if settled:
             connection.execute(_ADD_POSTED, committed)
-            connection.execute(_END_HOLDS, committed)
+            _delete(connection, _END_HOLDS, settled)
+
+
+def _delete(connection: sqlite3.Connection, sql: str, keys: Sequence[str]) -> None:
+    """Takes rows out by key, by statements of 64, 32 … 1 keys, so that their texts are few."""
+    done = 0
+    while done < len(keys):
+        size = min(KEYS_PER_STATEMENT, 1 << (len(keys) - done).bit_length() - 1)
+        connection.execute(_of_keys(sql, size), keys[done : done + size])
+        done += size
+
+
+@cache
+def _of_keys(sql: str, size: int) -> str:
+    return f"{sql} ({', '.join('?' * size)})"
 
 
 def rebuild(connection: sqlite3.Connection) -> None:

@@ -133,7 +133,8 @@ def inserts(
             for first, row_of in places
         ]
         for record_type, table in waiting.items():
-            yield from _statements(record_type, table, whole=True)
+            if len(table.rows) >= ROWS_PER_STATEMENT:
+                yield from _statements(record_type, table, whole=True)
     for record_type, table in waiting.items():
         yield from _statements(record_type, table, whole=False)
 
@@ -181,16 +182,12 @@ def _statements(record_type: type[Record], table: _Waiting, *, whole: bool) -> I
     """INSERTs of a table's waiting rows: of as many as one can take, and with `whole` no others;
     else of all, by statements of 64, 32 … 1 rows."""
     rows, start, left = table.rows, 0, len(table.rows)
-    if whole and left < ROWS_PER_STATEMENT:
-        return
     selection = _selection(record_type, table.empty)
-    size, version, pick = selection.size, record_type.VERSION, selection.pick
+    version, pick = record_type.VERSION, selection.pick
     while left:
-        if size > left:
-            if whole:
-                break
-            size //= 2
-            continue
+        size = min(selection.size, 1 << left.bit_length() - 1)
+        if whole and size < selection.size:
+            break
         bound: list[Any] = []
         for seq, entry_hash, values in rows[start : start + size]:
             # A bytearray binds in half the time of bytes, which want an adapter.

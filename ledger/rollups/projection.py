@@ -36,6 +36,8 @@ SERIES_CACHE_LIMIT = 100_000
 HISTOGRAMS_CACHE_LIMIT = 2_000
 ROWS_PER_STATEMENT = 64
 PACK_ABOVE_BYTES = 2_048
+JOINS_LIMIT = 64
+"""Commits after which a histogram is packed anew, so that its row has no pages beside its own."""
 
 LatencyKey = tuple[int, int, int]  # grain, bucket, series
 Placement = tuple[int, Receipt | OutcomeReport]  # seq, record
@@ -91,6 +93,7 @@ class Rollups:
         self._series: dict[Dimensions, int] = {}
         self._latency_series: dict[Dimensions, int] = {}
         self._histograms: dict[LatencyKey, Blobs] = {}
+        self._joins: dict[LatencyKey, int] = {}  # commits since these were packed
 
     def apply(self, connection: sqlite3.Connection, rows: Sequence[tuple[Record, Placed]]) -> None:
         """Adds the receipts and outcome reports among `rows`, in the caller's transaction."""
@@ -110,7 +113,7 @@ class Rollups:
         if state != self._state or len(self._series) > SERIES_CACHE_LIMIT:
             self._series.clear()
             self._latency_series.clear()
-            self._histograms.clear()
+            self._forget_histograms()
             self._declared = True
         self._state = None  # until all is written: what was learned may be rolled back
         if self._declared:
@@ -212,11 +215,22 @@ class Rollups:
                 packed = touched.get(key) or self._histograms.get(key)
                 if packed is None:
                     packed = connection.execute(self._tables.find_latency, key).fetchone()
-                touched[key] = tuple(map(_merge, packed or _NO_LATENCIES, added))
+                joins = self._joins[key] = self._joins.get(key, 0) % JOINS_LIMIT + 1
+                anew = joins == JOINS_LIMIT
+                touched[key] = tuple(
+                    [
+                        _merge(one, more, anew=anew)
+                        for one, more in zip(packed or _NO_LATENCIES, added, strict=True)
+                    ]
+                )
         _put(connection, self._tables.put_latency, [(*key, *b) for key, b in touched.items()])
         if len(self._histograms) + len(touched) > HISTOGRAMS_CACHE_LIMIT:
-            self._histograms.clear()
+            self._forget_histograms()
         self._histograms |= touched
+
+    def _forget_histograms(self) -> None:
+        self._histograms.clear()
+        self._joins.clear()
 
     def _series_id(
         self,
@@ -369,14 +383,14 @@ def _buckets(bucket_us: int, state: State) -> Iterable[tuple[int, int]]:
             yield grain_min, bucket_us - bucket_us % grain_us(grain_min)
 
 
-def _merge(packed: bytes, added: Histogram) -> bytes:
+def _merge(packed: bytes, added: Histogram, *, anew: bool) -> bytes:
     """The packed histogram with counts added, or taken away.
 
     Additions are joined on, a fraction of the work; a run of pairs that grew long is packed anew.
     """
     if not added:
         return packed
-    if min(added.values()) > 0 and len(packed) < PACK_ABOVE_BYTES:
+    if not anew and min(added.values()) > 0 and len(packed) < PACK_ABOVE_BYTES:
         return packed + histograms.pack(added)
     counts = histograms.unpack((packed,))
     counts[np.fromiter(added.keys(), np.int64)] += np.fromiter(added.values(), np.int64)
