@@ -184,7 +184,7 @@ class Run(msgspec.Struct, kw_only=True, eq=False):
     def kept_output(self) -> tuple[bool, int]:
         """Return whether the answer is over, and how many characters memory holds for it.
 
-        The prompt's are among them: it stays as long as the run does.
+        The prompt's and its schema's are among them: they stay as long as the run does.
         """
         if self.asked_chars is None:
             self.asked_chars = _asked_chars(self.submission)
@@ -194,7 +194,10 @@ class Run(msgspec.Struct, kw_only=True, eq=False):
 def _asked_chars(submission: Submission) -> int:
     texts = [message.content for message in submission.messages]
     texts += [message.tool_calls_json or "" for message in submission.messages]
-    return sum(map(len, texts)) + len(submission.tools_json or "")
+    asked = submission.parameters  # a schema is there as text, and beside it as an object
+    texts += [submission.tools_json or "", asked.tool_choice_json or "", *asked.stop]
+    texts.append(asked.logit_bias_json or "")
+    return sum(map(len, texts)) + 2 * len(asked.response_format_json or "")
 
 
 def _ended_us(leg: Leg) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """The body of POST /v1/responses, read into the chat that it stands for.
 
 Nothing said is kept from one response to the next (SEC-1), so what would refer to an earlier one
-(previous_response_id, conversation) is refused by name: the whole input is sent each time.
+(previous_response_id, conversation), or to a prompt kept elsewhere, is refused by name: the whole
+input is sent each time.
 """
 
 from dataclasses import dataclass, field
@@ -90,6 +91,7 @@ class ResponsesBody(msgspec.Struct):
     metadata: dict[str, str | Count] | None = None
     previous_response_id: str | None = None
     conversation: Any = None
+    prompt: Any = None  # a template that OpenAI keeps
     top_logprobs: Count | None = None
     ignore_eos: bool | None = None
 
@@ -148,7 +150,7 @@ def read_responses_body(body: bytes) -> Asked | Problem:
 
 
 def _refused(body: ResponsesBody) -> Problem | None:
-    for name in ("previous_response_id", "conversation"):
+    for name in ("previous_response_id", "conversation", "prompt"):
         if getattr(body, name) is not None:
             return invalid(f"{name} isn't taken: nothing is kept. Send the whole input.", name)
     if body.top_logprobs:

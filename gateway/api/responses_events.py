@@ -30,6 +30,10 @@ class ResponsesForm:
     def wanted(self) -> ChatRequest:
         return self.asked.wanted
 
+    def kept_chars(self) -> int:
+        """Returns how many characters it holds that its run doesn't: what answers repeat."""
+        return len(orjson.dumps({**self.asked.repeated, "instructions": None}))
+
     def writer(self, run: Run, choices: int) -> ChunkWriter:
         return ResponseEvents(self, run)
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.idempotency import RETAINED_CHARS
 from gateway.run import Run
-from gateway.submission import Caller, Message, Submission
+from gateway.submission import Caller, Message, Parameters, Submission
 from tests.security.raw import statuses, turned_away
 from tests.server import Server
 from tests.server_fixtures import SMALL_TEAM, SMALL_TEAM_IN_FLIGHT
@@ -21,14 +21,20 @@ def test_led_5_what_is_retained_for_a_key_counts_its_prompt_too():
     """Else a thousand keys with prompts of a megabyte would stay for ten minutes."""
     caller = Caller(tenant_id="acme", key_id="key_1", scopes=frozenset())
     prompt = Message(role="user", content="x" * 1_000, tool_calls_json="[]")
+    parameters = Parameters(
+        stop=("ab", "c"), logit_bias_json='{"1":1}', tool_choice_json='"auto"',
+        response_format_json='{"type":"json_object"}',
+    )  # fmt: skip
     submission = Submission(
-        caller=caller, logical_model="assist", messages=(prompt,), tools_json="[{}]"
-    )
+        caller=caller, logical_model="assist", messages=(prompt,), tools_json="[{}]",
+        parameters=parameters,
+    )  # fmt: skip
     run = Run(
         request_id="req_1", created_us=0, logical_model="assist", submission=submission,
         weighed=cast(Any, None), legs=[], direct=True,
     )  # fmt: skip
-    assert run.kept_output() == (False, 1_000 + len("[]") + len("[{}]"))
+    asked = len('abc{"1":1}"auto"') + 2 * len('{"type":"json_object"}')
+    assert run.kept_output() == (False, 1_000 + len("[]") + len("[{}]") + asked)
     assert RETAINED_CHARS <= 16 << 20
 
 

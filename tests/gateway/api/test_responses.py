@@ -105,6 +105,7 @@ def test_items_of_an_earlier_turn_become_its_messages(client):
     [
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"conversation": "c"}, "conversation"),
+        ({"prompt": {"id": "pmpt_1"}}, "prompt"),
         ({"background": True, "store": False}, "background"),
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"tools": [{"type": "web_search"}]}, "tools[0]"),
@@ -169,6 +170,11 @@ def test_an_id_of_no_response_is_not_found(client, unknown):
     assert client.get(f"/v1/responses/{unknown}").status == 404
 
 
+class Over(Running):
+    def kept_output(self):
+        return True, 1
+
+
 def test_what_is_over_is_kept_for_minutes_and_within_a_size():
     clock = VirtualClock(NOW_US)
 
@@ -187,3 +193,38 @@ def test_what_is_over_is_kept_for_minutes_and_within_a_size():
     assert retained.find("other", "req_d") is None
     clock.set_us(NOW_US + RETAINED_US + 1)
     assert retained.find("t", "req_d") is None
+
+
+def test_led_5_what_a_response_repeats_of_its_request_counts_too():
+    """Else thousands of metadata of a megabyte would stay for ten minutes."""
+    clock = VirtualClock(NOW_US)
+    retained = Retained(clock)
+    body = {"model": "m", "input": "x", "metadata": {"note": "x" * (RETAINED_CHARS // 2)}}
+    asked = read_responses_body(json.dumps(body).encode())
+    assert isinstance(asked, Asked)
+    form = ResponsesForm(asked=asked)
+    assert form.kept_chars() > RETAINED_CHARS // 2
+    for name in ("req_a", "req_b"):
+        retained.keep("t", Over(request_id=name), form, form.kept_chars())
+    assert [retained.find("t", name) is not None for name in ("req_a", "req_b")] == [False, True]
+
+
+def test_a_response_is_kept_for_a_few_looks_however_many_are():
+    looks = 0
+
+    class Looked(Over):
+        def kept_output(self):
+            nonlocal looks
+            looks += 1
+            return super().kept_output()
+
+    retained, asked = (
+        Retained(VirtualClock(NOW_US)),
+        read_responses_body(b'{"model":"m","input":"x"}'),
+    )
+    assert isinstance(asked, Asked)
+    form = ResponsesForm(asked=asked)
+    for number in range(2_000):
+        retained.keep("t", Looked(request_id=f"req_{number}"), form)
+        retained.find("t", "req_0")
+    assert looks < 2_000 * 2 * 16  # a quadratic one would be 4,000,000
