@@ -34,7 +34,9 @@ class GenerateParameters(msgspec.Struct):
     ignore_eos: bool | None = None
 
 
-class GenerateBody(msgspec.Struct):
+class GenerateBody(GenerateParameters, kw_only=True):
+    """What can be asked for may stand beside the text, as Triton's backends take it, too."""
+
     text_input: str
     id: Text | None = None
     parameters: GenerateParameters | None = None
@@ -90,7 +92,23 @@ def read_generate(model: str, body: bytes, stream: bool) -> Wanted | Problem:
     decoded = decoded_body(body, _generate)
     if isinstance(decoded, Problem):
         return decoded
-    return _wanted(model, decoded.text_input, decoded.parameters, decoded.id, stream)
+    parameters = _joined(decoded, decoded.parameters or GenerateParameters())
+    if isinstance(parameters, Problem):
+        return parameters
+    return _wanted(model, decoded.text_input, parameters, decoded.id, stream)
+
+
+def _joined(
+    beside: GenerateParameters, parameters: GenerateParameters
+) -> GenerateParameters | Problem:
+    """Returns what was asked for in either of the two places, each thing by one value."""
+    asked: dict[str, Any] = {}
+    for name in GenerateParameters.__struct_fields__:
+        outer, inner = getattr(beside, name), getattr(parameters, name)
+        if outer is not None and inner is not None and outer != inner:
+            return invalid(f"{name} is there twice, and differs: send one of them.", name)
+        asked[name] = outer if inner is None else inner
+    return GenerateParameters(**asked)
 
 
 def read_infer(model: str, body: bytes, header_length: str | None) -> Wanted | Problem:
@@ -115,11 +133,14 @@ def read_infer(model: str, body: bytes, header_length: str | None) -> Wanted | P
             if not 0 <= size <= len(binary):
                 return invalid(f"inputs: {TEXT_INPUT} has less binary data than said.", "inputs")
             piece, binary = binary[:size], binary[size:]
-        if tensor.name == TEXT_INPUT:
-            found = _element(tensor, piece)
-            if isinstance(found, Problem):
-                return found
-            text = found
+        if tensor.name != TEXT_INPUT or text is not None:
+            return invalid(f"inputs: there is one tensor, {TEXT_INPUT}, once.", "inputs")
+        found = _element(tensor, piece)
+        if isinstance(found, Problem):
+            return found
+        text = found
+    if binary:
+        return invalid(f"{len(binary)} bytes of binary data belong to no tensor.", "inputs")
     if text is None:
         return invalid(f"inputs must hold the tensor {TEXT_INPUT}.", "inputs")
     outputs = decoded.outputs or [Output(name=TEXT_OUTPUT)]
@@ -157,6 +178,8 @@ def _element(tensor: Tensor, binary: bytes | None) -> str | Problem:
         if isinstance(data, str):
             return data
         return invalid(f"{TEXT_INPUT}.data must hold one text.", "inputs")
+    if tensor.data is not None:
+        return invalid(f"{TEXT_INPUT} has both data and binary data: send one.", "inputs")
     if len(binary) < _LENGTH.size or _LENGTH.unpack_from(binary)[0] != len(binary) - _LENGTH.size:
         return invalid(f"{TEXT_INPUT} must be one element: its length, then its bytes.", "inputs")
     try:

@@ -131,7 +131,11 @@ def test_a_version_is_refused_where_routing_would_choose_another(client):
         ("generate", {"text_input": 1}, None),
         ("generate", {"text_input": "\x00"}, None),
         ("generate", {"text_input": "x", "parameters": {"temperature": 9}}, None),
+        ("generate", {"text_input": "x", "max_tokens": "4"}, None),
+        ("generate", {"text_input": "x", "max_tokens": 4, "parameters": {"max_tokens": 5}}, None),
         ("infer", {"inputs": []}, None),
+        ("infer", {"inputs": [tensor(), tensor()]}, None),
+        ("infer", {"inputs": [tensor(), tensor(name="sampling_parameters")]}, None),
         ("infer", {"inputs": [tensor(datatype="FP32")]}, None),
         ("infer", {"inputs": [tensor(shape=[2])]}, None),
         ("infer", {"inputs": [tensor(data=["a", "b"])]}, None),
@@ -155,9 +159,40 @@ def test_what_cannot_be_used_is_the_protocols_error_and_nothing_runs(client, cal
 def test_binary_data_of_another_length_than_it_says_is_refused(client, length):
     data = (struct.pack("<I", 3) + b"abcd")[:length]
     given = tensor(parameters={"binary_data_size": len(data)})
+    del given["data"]
+    assert infer_binary(client, given, data).status == (200 if length == 7 else 400)
+
+
+def infer_binary(client, given, data):
     head = json.dumps({"inputs": [given]}).encode()
-    reply = post(
+    return post(
         client, f"{MODEL}/infer", head + data,
         **{"inference-header-content-length": str(len(head))},
     )  # fmt: skip
-    assert reply.status == (200 if length == 7 else 400)
+
+
+def test_binary_data_of_no_tensor_and_a_text_that_comes_twice_are_refused(client):
+    data = struct.pack("<I", 2) + b"Hi"
+    twice = tensor(parameters={"binary_data_size": len(data)})
+    once = {name: value for name, value in twice.items() if name != "data"}
+    assert infer_binary(client, once, data + b"\0").status == 400
+    assert infer_binary(client, tensor(), data).status == 400
+    assert infer_binary(client, twice, data).status == 400
+    assert client.gateway.journey.submissions == []
+    assert infer_binary(client, once, data).status == 200
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"max_tokens": 4, "stop": ["x"]},
+        {"parameters": {"max_tokens": 4, "stop": ["x"]}},
+        {"max_tokens": 4, "stop": ["x"], "parameters": {"max_tokens": 4, "stop": ["x"]}},
+        {"max_tokens": 4, "parameters": {"stop": ["x"]}},
+    ],
+    ids=["beside the text", "as parameters", "in both", "some in each"],
+)
+def test_bud_2_a_cap_is_obeyed_wherever_it_stands(client, asked):
+    assert post(client, f"{MODEL}/generate", {"text_input": "Hi", **asked}).status == 200
+    (submission,) = client.gateway.journey.submissions
+    assert (submission.max_output_tokens, submission.parameters.stop) == (4, ("x",))
