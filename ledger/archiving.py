@@ -29,7 +29,7 @@ from ledger.backup import (
     write_whole,
 )
 from ledger.chain import Checkpoint
-from ledger.errors import LedgerError, LedgerInUse, RecordRefused
+from ledger.errors import LedgerError, LedgerInUse, LedgerNotReady, RecordRefused
 from ledger.invariants import audit
 from ledger.lock import LedgerLock
 from ledger.queries.archives import ACTION, Archive
@@ -103,6 +103,10 @@ def archive(
     except OSError as error:
         return Refused(code="CANT_WRITE", what=f"{error.filename}: {error.strerror}")
     except sqlite3.OperationalError as error:
+        if str(error).startswith("no such "):  # table or column: of an older version
+            return Refused(
+                code="LEDGER_UNREADABLE", what=str(LedgerNotReady(str(ledger), str(error)))
+            )
         return Refused(code="CANT_WRITE", what=str(error))
     except sqlite3.DatabaseError as error:
         return Refused(code="PAGES_DAMAGED", what=f"{ledger.name} can't be read: {error}")

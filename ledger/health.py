@@ -163,13 +163,16 @@ def _contents(path: Path) -> list[Signal]:
         finally:
             connection.close()
     except (LedgerError, sqlite3.DatabaseError) as error:
+        advice = "run verify_ledger; restore the last backup where the file is damaged"
+        if str(error).startswith("no such "):  # table or column: of an older version
+            advice = "run migrate --database ledger"
         return [
             Signal(
                 code="LEDGER_UNREADABLE",
                 title="Reading",
                 value=str(error),
                 state="bad",
-                advice="run verify_ledger; restore the last backup where the file is damaged",
+                advice=advice,
             )
         ]
 

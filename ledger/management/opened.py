@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.core.management.base import CommandError
 
-from ledger.errors import LedgerError, LedgerUnreadable
+from ledger.errors import LedgerError, LedgerNotReady, LedgerUnreadable
 from ledger.reading import connect_read_only
 
 
@@ -28,7 +28,9 @@ def readable(path: Path | str) -> Iterator[None]:
         yield
     except LedgerError as error:
         raise CommandError(str(error)) from error
-    except sqlite3.OperationalError as error:  # locked, full, read-only, an older schema
+    except sqlite3.OperationalError as error:
+        if str(error).startswith("no such "):  # table or column: of an older version
+            raise CommandError(str(LedgerNotReady(str(path), str(error)))) from error
         raise CommandError(f"{path}: {error}") from error
     except sqlite3.DatabaseError as error:
         raise CommandError(str(LedgerUnreadable(str(path), str(error)))) from error

@@ -227,3 +227,37 @@ def test_a_ledger_has_one_owner_by_whichever_name_it_is_reached(filled, tmp_path
         Store.open(link)
     with Store.open(link), pytest.raises(LedgerInUse):
         Store.open(filled)
+
+
+OLDER = (
+    "ALTER TABLE invoice_line DROP COLUMN native_id",
+    "DROP TABLE prediction_revision",
+    "DROP TABLE chain_block",
+    "DROP TABLE archived_row",
+    "DROP TABLE archived_request",
+    "DROP TABLE archived_posted",
+)
+"""What a file of an older version lacks, of kinds of which it has no rows."""
+
+
+def test_a_backup_of_an_older_version_is_restored_and_then_migrated(ledger_path, tmp_path):
+    """An upgrade must not make the backups from before it worthless (LED-8)."""
+    with Store.open(ledger_path) as store:
+        store.append([factories.model_identity(), factories.rate_table()]).result()
+        for commit in factories.request_records(1):
+            store.append(commit).result()
+    tamper(ledger_path, *OLDER)
+    made = back_up(ledger_path, tmp_path / "copies", now_us=NOW_US)
+    assert isinstance(made, Manifest), made
+    file = tmp_path / "copies" / made.file
+    assert restore(file, tmp_path / "restored") == made
+    assert (tmp_path / "restored" / "ledger.sqlite3").read_bytes() == file.read_bytes()
+    tamper(ledger_path, "UPDATE receipt SET tenant_id = 'other'")
+    later = NOW_US + 1_000_000
+    assert refused(back_up(ledger_path, tmp_path / "copies", now_us=later), "CHAIN_BROKEN")
+
+
+def test_a_column_that_a_row_s_hash_covers_is_not_taken_for_one_that_came_later(filled, tmp_path):
+    tamper(filled, "ALTER TABLE route_decision DROP COLUMN code_revision")
+    copies = tmp_path / "copies"
+    assert refused(back_up(filled, copies, now_us=NOW_US), "CHAIN_BROKEN", copies)

@@ -130,3 +130,17 @@ def test_what_is_put_out_is_a_new_file_whole_or_none(filled, tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not (tmp_path / "part").exists()
+
+
+def test_a_ledger_of_an_older_version_is_not_taken_for_a_damaged_one(filled, settings, tmp_path):
+    settings.WEIGHBRIDGE_DB = filled
+    tamper(filled, "ALTER TABLE route_decision DROP COLUMN hold_kv_tokens", "DROP TABLE open_hold")
+    for command in (
+        ["archive", "--before", "2025-12", "--to", str(tmp_path / "old")],
+        ["verify_ledger"], ["audit"], ["unknowns"], ["replay_decisions"],
+    ):  # fmt: skip
+        with pytest.raises(CommandError, match=r"no such .*migrate --database ledger"):
+            run(*command)
+    status, out, _ = run("ledger_health")
+    (line,) = [line for line in out.splitlines() if "LEDGER_UNREADABLE" in line]
+    assert (status, line.endswith("run migrate --database ledger")) == (1, True)

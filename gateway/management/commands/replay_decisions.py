@@ -12,7 +12,7 @@ from gateway.management.times import instant_us
 from gateway.policy.comparing import Comparison
 from gateway.policy.counterfactual import Side, Summary
 from gateway.replaying import NotInLedger, Other, Replayer, Tally, tally
-from ledger.errors import LedgerError
+from ledger.management.opened import readable
 from ledger.money import units_text
 from ledger.reading import reader
 
@@ -41,6 +41,10 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        with readable(settings.WEIGHBRIDGE_DB):
+            self._replay(options)
+
+    def _replay(self, options: dict[str, Any]) -> None:
         try:
             replayer = Replayer(reader(settings.WEIGHBRIDGE_DB))
             since_us, until_us = (_instant(options[name]) for name in ("since", "until"))
@@ -54,7 +58,7 @@ class Command(BaseCommand):
                 self.stdout.write("\n".join(described(summary)))
                 return
             result = self._replayed(replayer, options["request"], since_us, until_us)
-        except (LedgerError, NotInLedger) as error:
+        except NotInLedger as error:
             raise CommandError(str(error)) from error
         self.stdout.write(
             f"{_counted(result.total)} replayed: {result.identical:,} identical, "

@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
 from gateway.clock import SystemClock
 from gateway.unknown_report import unknowns_body
-from ledger.errors import LedgerError
+from ledger.management.opened import readable
 from ledger.reading import reader
 
 
@@ -19,10 +19,8 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="for machines")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
+        with readable(settings.WEIGHBRIDGE_DB):
             body = unknowns_body(reader(settings.WEIGHBRIDGE_DB), SystemClock().now_us())
-        except LedgerError as problem:
-            raise CommandError(str(problem)) from None
         if options["json"]:
             self.stdout.write(json.dumps(body, indent=2))
             return
