@@ -1,6 +1,6 @@
 """Whole traces at full speed: arrays of jobs in, arrays of times out (SIM-1)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from simulator.iterations import (
     Int64Array,
     IterationLog,
-    inter_token_counts,
+    inter_token_parts,
     log_of_rows,
     token_times_ps,
 )
@@ -128,6 +128,12 @@ class SimulationResult:
 
     def inter_token_counts(self) -> tuple[Int64Array, Int64Array]:
         """Return the exact distribution of inter-token gaps of all jobs as (gap ps, how often)."""
+        parts = [(np.empty(0, np.int64), np.empty(0, np.int64)), *self.inter_token_parts()]
+        gaps, weights = zip(*parts, strict=True)
+        return np.concatenate(gaps), np.concatenate(weights)
+
+    def inter_token_parts(self) -> Iterator[tuple[Int64Array, Int64Array]]:
+        """Yield the same part by part: the gaps of a long run would take gigabytes at once."""
         counts = self.output_tokens.copy()
         split: list[tuple[int, int]] = []
         across: list[Int64Array] = []
@@ -142,12 +148,10 @@ class SimulationResult:
             across.append(np.array(begins, np.int64) - np.array(ends, np.int64))
         whole = np.stack([self.last_run_start, counts], axis=1)[counts > 1]
         pieces = np.array(split, np.int64).reshape(-1, 2)
-        gaps, weights = inter_token_counts(self.iterations, np.concatenate([whole, pieces]))
+        yield from inter_token_parts(self.iterations, np.concatenate([whole, pieces]))
         if across:
             jumps = np.concatenate(across)
-            gaps = np.concatenate([gaps, jumps])
-            weights = np.concatenate([weights, np.ones(len(jumps), np.int64)])
-        return gaps, weights
+            yield jumps, np.ones(len(jumps), np.int64)
 
 
 def simulate(

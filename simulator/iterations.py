@@ -7,6 +7,7 @@ job's tokens are runs (first iteration, count) of consecutive iterations, one to
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from simulator.state import LOG_WIDTH
 
 Int64Array = NDArray[np.int64]
-GAPS_AT_ONCE = 2**18
+GAPS_AT_ONCE = 2**19
 """Iterations whose ends are worked out together: all of a long run's would take gigabytes."""
 
 
@@ -89,11 +90,14 @@ def token_times_ps(log: IterationLog, runs: list[tuple[int, int]]) -> Int64Array
     return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
 
 
-def inter_token_counts(log: IterationLog, runs: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return (gap ps, how often) over consecutive tokens within the runs, a row an iteration.
+def inter_token_parts(
+    log: IterationLog, runs: Int64Array
+) -> Iterator[tuple[Int64Array, Int64Array]]:
+    """Yield (gap ps, how often) over consecutive tokens within the runs, a row an iteration.
 
-    `runs` has shape (n, 2): first iteration, tokens. Gaps across a preemption lie between runs
-    and are not in here. Exact; iterations with no such gap are left out.
+    In parts of GAPS_AT_ONCE iterations at most. `runs` has shape (n, 2): first iteration, tokens.
+    Gaps across a preemption lie between runs and are not in here. Exact; iterations with no such
+    gap are left out.
     """
     first, last = log.first, log.last
     counts = np.zeros(last - first + 2, np.int64)
@@ -102,15 +106,11 @@ def inter_token_counts(log: IterationLog, runs: Int64Array) -> tuple[Int64Array,
     np.add.at(counts, begins + 1, 1)
     np.add.at(counts, begins + runs[:, 1], -1)
     counts = np.cumsum(counts, out=counts)[:-1]
-    seen = counts > 0
-    gaps = np.empty(np.count_nonzero(seen), np.int64)
-    filled = 0
     for low in range(first, last + 1, GAPS_AT_ONCE):
         high = min(last, low + GAPS_AT_ONCE - 1)
         # Nobody has a gap before the very first, so what precedes that doesn't matter.
         ends = log.ends_ps(max(first, low - 1), high)
-        part = np.diff(ends, prepend=ends[:1] if low == first else ends[:0])
-        part = part[seen[low - first : high - first + 1]]
-        gaps[filled : filled + len(part)] = part
-        filled += len(part)
-    return gaps, counts[seen]
+        gaps = np.diff(ends, prepend=ends[:1] if low == first else ends[:0])
+        part = counts[low - first : high - first + 1]
+        seen = part > 0
+        yield gaps[seen], part[seen]

@@ -23,7 +23,6 @@ from simulator.profiles import HeldOut, Profile
 from simulator.run_notes import growing, told_of
 from simulator.scheduler import OUTCOMES
 from simulator.summaries import (
-    AT_ONCE,
     Curve,
     Series,
     Spread,
@@ -245,11 +244,8 @@ def _tell_left(total: int, progress: Callable[[float], None], left: int) -> None
 def _inter_token_gaps(fleet: FleetResult) -> Iterator[tuple[Floats, Ints]]:
     """(gap ms, how often) in parts, one replica after the other; exact."""
     for replica in range(len(fleet.iterations)):
-        gaps, counts = fleet.of_replica(replica).inter_token_counts()
-        for low in range(0, len(gaps), AT_ONCE):
-            part = slice(low, low + AT_ONCE)
-            yield gaps[part] / PS_PER_MS, counts[part]
-        del gaps, counts
+        for gaps, counts in fleet.of_replica(replica).inter_token_parts():
+            yield gaps / PS_PER_MS, counts
 
 
 def _ttft_ms(jobs: SimulationResult, overhead_us: int) -> Floats:

@@ -19,7 +19,7 @@ from simulator.timing import PS_PER_S
 from simulator.traces import Ints, Trace
 
 QUANTILES = (0.50, 0.90, 0.95, 0.99)
-AT_ONCE = 2**20
+AT_ONCE = 2**18
 """How many values of a long distribution are worked on at a time."""
 CURVE_POINTS = 200
 SERIES_POINTS = 240

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.iterations import GAPS_AT_ONCE, IterationLog, inter_token_counts
+from simulator.iterations import GAPS_AT_ONCE, IterationLog, inter_token_parts
 from simulator.summaries import EndToEnd, distribution_of, distribution_of_parts
 
 
@@ -48,7 +48,8 @@ def test_gaps_of_more_iterations_than_are_worked_out_at_once_are_those_between_a
     )
     last = log.last
     runs = np.array([[1, last], [5, 1], [GAPS_AT_ONCE - 9, 30], [last - 1, 2]], np.int64)
-    gaps, counts = inter_token_counts(log, runs)
+    parts = list(inter_token_parts(log, runs))
+    gaps, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
     assert gaps.tolist() == np.diff(log.ends_ps(1, last)).tolist()
     assert counts.sum() == sum(tokens - 1 for _, tokens in runs.tolist())
     assert counts[[GAPS_AT_ONCE - 11, GAPS_AT_ONCE - 10, -1]].tolist() == [1, 2, 2]
