@@ -40,10 +40,12 @@ _CURRENT = (
     "NOT EXISTS (SELECT 1 FROM receipt WHERE request_id = r.request_id AND revision > r.revision)"
 )
 
+# Nearly all have one revision, which needs no look at whether several are distinct.
 RECEIPT_REVISIONS = (
     "SELECT min(seq), request_id FROM receipt WHERE seq <= :size GROUP BY request_id "
-    "HAVING min(revision) != 0 OR max(revision) != count(*) - 1 "
-    "OR count(DISTINCT revision) != count(*) ORDER BY 1"
+    "HAVING min(revision) != 0 OR max(revision) != count(*) - 1 OR (max(revision) > 0 "
+    "AND (SELECT count(DISTINCT revision) FROM receipt AS r WHERE r.request_id = "
+    "receipt.request_id AND r.seq <= :size) != count(*)) ORDER BY 1"
 )
 # A retry or a hedge that was unknown beside an answer is resolved too: by an attempt's new end.
 RESOLVES_NO_UNKNOWN = (
