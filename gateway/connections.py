@@ -10,6 +10,7 @@ import resource
 from typing import Any, Final, Literal
 
 import uvicorn
+from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway import metrics
@@ -46,7 +47,11 @@ def raise_descriptors() -> int:
 
 
 def server_config(**options: Any) -> uvicorn.Config:
-    """Return uvicorn's settings for the gateway; `options`: where it listens, what it logs."""
+    """Return uvicorn's settings for the gateway; `options`: where it listens, what it logs.
+
+    What a client says of its own address and scheme is believed of a TLS proxy alone: else anybody
+    on this machine could pass for any address, and login again and again.
+    """
     limit = connections_limit(raise_descriptors())
     return uvicorn.Config(
         "gateway.asgi:application",
@@ -55,6 +60,7 @@ def server_config(**options: Any) -> uvicorn.Config:
         ws="none",
         lifespan="on",
         server_header=False,
+        proxy_headers=settings.BEHIND_TLS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         **options,
     )

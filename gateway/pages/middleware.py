@@ -1,4 +1,4 @@
-"""What every page is sent with: a strict content security policy, and no copy kept on the way."""
+"""What every page and file is sent with: a strict content security policy, and no copy kept."""
 
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
@@ -19,7 +19,7 @@ POLICY = "; ".join(
 
 
 class ContentSecurityPolicy(MiddlewareMixin):
-    """Adds the policy to each answer; pages also get no-store: they show tenants' records.
+    """Adds the policy to each answer, and no-store: pages and files show tenants' records.
 
     With no-store the back button asks the server again, so it never shows a stale page or a
     partial in a page's place.
@@ -29,6 +29,7 @@ class ContentSecurityPolicy(MiddlewareMixin):
         self, request: HttpRequest, response: HttpResponseBase
     ) -> HttpResponseBase:
         response.headers.setdefault("Content-Security-Policy", POLICY)
-        if response.headers.get("Content-Type", "").startswith("text/html"):
-            response.headers.setdefault("Cache-Control", "private, no-store")
+        response.headers.setdefault(
+            "Cache-Control", "private, no-store"
+        )  # static files have theirs
         return response

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 import uvicorn
+from django.conf import settings
 
 from gateway import connections
 from gateway.connections import (
@@ -13,6 +14,7 @@ from gateway.connections import (
     HEAD_LIMIT_BYTES,
     GuardedProtocol,
     connections_limit,
+    server_config,
 )
 from tests.security.raw import LAST, statuses, turned_away
 from tests.server import Server
@@ -65,6 +67,37 @@ async def answering(scope, receive, send):
     for _ in range(size >> 14):
         await send({"type": "http.response.body", "body": bytes(1 << 14), "more_body": True})
     await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize("behind_tls", [False, True])
+def test_what_a_client_says_of_its_own_address_is_believed_of_a_tls_proxy_alone(
+    behind_tls, monkeypatch
+):
+    """Else the limit on failed logins would be as many limits as there are addresses to claim."""
+    monkeypatch.setattr(settings, "BEHIND_TLS", behind_tls)
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append(scope["client"][0])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def run():
+        config = server_config(log_config=None)
+        config.app, config.lifespan = app, "off"
+        config.load()
+        scope = {
+            "type": "http", "client": ("127.0.0.1", 1), "scheme": "http",
+            "headers": [(b"x-forwarded-for", b"203.0.113.9"), (b"x-forwarded-proto", b"https")],
+        }  # fmt: skip
+
+        async def nothing(*_):
+            return {}
+
+        await config.loaded_app(scope, nothing, nothing)
+
+    asyncio.run(run())
+    assert seen == (["203.0.113.9"] if behind_tls else ["127.0.0.1"])
 
 
 @contextlib.asynccontextmanager

@@ -1,11 +1,13 @@
 """Who may see what: logins, roles, forms from elsewhere, redirects, headers."""
 
+import contextlib
+
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.test import Client
-from django.urls import get_resolver, reverse
+from django.urls import NoReverseMatch, get_resolver, reverse
 
 from gateway.auth_roles import ROLES, role_of
 from gateway.clock import VirtualClock
@@ -135,6 +137,19 @@ def test_a_page_is_sent_with_the_policy_and_is_kept_nowhere(viewer: Client):
     assert "http" not in POLICY
     assert answer["Cache-Control"] == "private, no-store"
     assert answer["X-Frame-Options"] == "DENY"
+
+
+def test_whatever_the_console_answers_is_kept_nowhere_and_framed_nowhere(viewer: Client):
+    """Pages, files, refusals, redirects: what a shared browser keeps, the next one reads."""
+    without_arguments = []
+    for name in sorted(OPEN | GUARDED.keys()):
+        with contextlib.suppress(NoReverseMatch):
+            without_arguments.append(reverse(name))
+    assert len(without_arguments) > 25
+    for path in (*without_arguments, "/nowhere", "/receipts/req_none"):
+        answer = viewer.get(path)
+        assert "no-store" in answer["Cache-Control"], path
+        assert (answer["Content-Security-Policy"], answer["X-Frame-Options"]) == (POLICY, "DENY")
 
 
 @pytest.mark.parametrize("path", ["/login", "/logout", "/theme"])
