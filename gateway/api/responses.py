@@ -19,7 +19,7 @@ from gateway.api.http import Request, Response
 from gateway.api.lookups import Lookups
 from gateway.api.native import ID_LIMIT_CHARS, dossier_receipt_json
 from gateway.api.ports import Ports
-from gateway.api.problems import Problem
+from gateway.api.problems import Problem, invalid
 from gateway.api.replies import failed
 from gateway.api.responses_body import read_responses_body
 from gateway.api.responses_events import ResponsesForm, output_items
@@ -72,6 +72,9 @@ class StoredResponses:
         self._lookups = Lookups(ports)
 
     async def one(self, request: Request, caller: Caller) -> Response:
+        if request.query().get("stream", [""])[-1].lower() in ("true", "1"):
+            message = "A kept response isn't streamed: ask for it without stream until it is over."
+            return failed(errors.of_problem(invalid(message, "stream")))
         found = self._found(request, caller)
         return found if isinstance(found, Response) else await self._shown(found)
 

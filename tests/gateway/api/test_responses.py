@@ -131,6 +131,13 @@ def test_a_stored_response_is_shown_again_to_its_tenant_alone(client):
     assert client.call("POST", f"/v1/responses/{ID}/cancel").status == 404
 
 
+def test_a_kept_response_is_no_stream_and_says_so(client):
+    """Else a client that waits for events would read none, and take that for an answer."""
+    respond(client)
+    for asked, status in (("stream=true", 400), ("stream=false", 200), ("include=x", 200)):
+        assert client.get(f"/v1/responses/{ID}?{asked}").status == status
+
+
 def test_a_deleted_response_is_shown_no_more_and_its_receipt_stays(client):
     """LED-5: what memory held is gone at once; whoever asks again is told so, by its tenant."""
     respond(client)
