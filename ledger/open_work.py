@@ -112,16 +112,12 @@ class OpenWork:
             connection.execute(_ENTER_REQUESTS, committed)
         if not kinds.isdisjoint(_HOLD):
             connection.execute(_ENTER_HOLDS, committed)
-        ended, settled = list[str](), list[str]()
-        for record, _ in rows:
-            if isinstance(record, Receipt):
-                ended.append(record.request_id)
-                if record.closes:
-                    settled.append(record.request_id)
-            elif isinstance(record, Settlement):
-                settled.append(record.reservation_id)
-        if ended:
-            _delete(connection, _END_REQUESTS, ended)
+        receipts = [one for one, _ in rows if type(one) is Receipt] if Receipt in kinds else []
+        if receipts:
+            _delete(connection, _END_REQUESTS, [one.request_id for one in receipts])
+        settled = [one.request_id for one in receipts if one.closes]
+        if Settlement in kinds:
+            settled += [one.reservation_id for one, _ in rows if type(one) is Settlement]
         if settled:
             connection.execute(_ADD_POSTED, committed)
             _delete(connection, _END_HOLDS, settled)

@@ -119,7 +119,8 @@ def inserts(
     waiting: dict[type[Record], _Waiting] = {}
     start, last = 0, len(batch)
     while start < last:
-        rows, places = list[Row](), list[tuple[int, Sequence[int]]]()
+        rows: list[Row] = []
+        places: list[tuple[int, Sequence[int]]] = []
         while start < last and len(rows) < ROWS_AT_A_TIME:
             found, row_of = rows_of(batch[start])
             places.append((len(rows), row_of))

@@ -203,7 +203,9 @@ class Writer:
         self, connection: sqlite3.Connection, batch: Sequence[Sequence[Record]]
     ) -> list[Outcome]:
         """Each caller in a savepoint, so that a bad record fails its own caller alone."""
-        head, closed, outcomes = self.head, list[tuple[int, bytes]](), list[Outcome]()
+        head = self.head
+        closed: list[tuple[int, bytes]] = []
+        outcomes: list[Outcome] = []
         connection.execute("BEGIN IMMEDIATE")
         for records in batch:
             builder = Builder(head)

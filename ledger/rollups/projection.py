@@ -97,7 +97,7 @@ class Rollups:
 
     def apply(self, connection: sqlite3.Connection, rows: Sequence[tuple[Record, Placed]]) -> None:
         """Adds the receipts and outcome reports among `rows`, in the caller's transaction."""
-        placed = list[Placement]()
+        placed: list[Placement] = []
         for record, place in rows:
             kind = type(record)
             if kind is Receipt or kind is OutcomeReport:
