@@ -87,7 +87,19 @@ def numbers(policy: RoutePolicy) -> Iterator[Problem]:
 
 
 def names(policy: RoutePolicy) -> Iterator[Problem]:
-    """Names that are used twice, or that name nothing."""
+    """Names that nobody can read, that are used twice, or that name nothing."""
+    for kind, name in (
+        *(("route", route.route_id) for route in policy.routes),
+        *(("model", model.name) for model in policy.models),
+        *(("region", route.region or "-") for route in policy.routes),
+    ):
+        if not (name.strip() and name.isprintable()):
+            yield Problem(
+                code="NAME_UNREADABLE",
+                where=f"{kind} {name!r}",
+                what="it is empty or holds a character that isn't printed",
+                action="Rename it",
+            )
     known = {route.route_id for route in policy.routes}
     for kind, used in (
         ("route", [route.route_id for route in policy.routes]),

@@ -183,6 +183,16 @@ def test_a_policy_without_problems_reaches_no_route_twice(each: Case):
     assert len(judged) == len(set(judged))
 
 
+@pytest.mark.parametrize("name", ["a\r\nx-evil: 1", "", " ", "a\0", "a\x1b[2J", "\u202eb"])
+def test_a_name_that_would_be_two_lines_of_a_log_or_none_is_refused(name):
+    by_route = policy(route(name), models=(model(name),))
+    assert {each.code for each in problems(by_route)} == {"NAME_UNREADABLE"}
+    by_model = replaced(SOUND, models=(model("fast-v2", name=name, max_output_tokens=1_024),))
+    assert {each.code for each in problems(by_model)} == {"NAME_UNREADABLE"}
+    by_region = replaced(SOUND, routes=(route(region=name or "\n"), long_route()))
+    assert "NAME_UNREADABLE" in {each.code for each in problems(by_region)}
+
+
 def test_each_problem_has_a_stable_code():
     twice = replaced(SOUND, routes=(*SOUND.routes, route()))
     assert [each.code for each in problems(twice)] == ["NAMED_TWICE"]
