@@ -3,8 +3,8 @@
 For sweeps, Monte Carlo and backtests: each lane is one replica under one scenario, and its times
 equal the scalar engine's bit for bit, whatever the number of lanes. A lane that comes to what is
 not worth a vector (preemption, shared prefixes, priority, cancels, a prefill threshold) is handed
-over to the scalar engine. Worth it from about 128 lanes. Keeps no iterations, so no single token
-times. Semantics: SCHEDULING in scheduler.py.
+over to the scalar engine. Keeps no iterations, so no single token times. Semantics: SCHEDULING in
+scheduler.py.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator import batch
 from simulator.batch import JobArrays, simulate
 from simulator.iterations import Int64Array
 from simulator.lane_state import BoolArray, Lanes, lane_state, told_with_the_next
@@ -21,8 +22,8 @@ from simulator.scheduler import ReplicaConfig
 from simulator.state import COMPLETED, NEVER, REFUSED
 from simulator.timing import MAX_PS, TimeModel
 
-MIN_LANES = 32
-"""Fewer lanes than this run one after the other: vectors would be too short to pay."""
+MIN_LANES = 64 if batch.__file__.endswith(".py") else 160
+"""Fewer lanes than this run one after the other: the engine, compiled or not, is faster then."""
 
 STEPS_BETWEEN = 8
 """Steps after which finished lanes are looked for."""
