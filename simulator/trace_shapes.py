@@ -18,6 +18,7 @@ MAX_TIME_US = 100 * 365 * 86_400 * 1_000_000
 MAX_DIGITS = 20
 MOONCAKE_BLOCK_TOKENS = 512
 
+_OWN = frozenset({"arrival_us", "input_tokens", "output_tokens"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -113,10 +114,13 @@ class Row:
 def _own(row: Row) -> Record | None:
     input_tokens = row.integer("input_tokens", 1, MAX_TOKENS)
     arrival = row.integer("arrival_us", 0, MAX_TIME_US)
+    output_tokens = row.integer("output_tokens", 1, MAX_TOKENS)
+    if len(row.fields) == len(_OWN):
+        return Record(arrival, input_tokens, output_tokens)
     return Record(
         arrival_us=arrival,
         input_tokens=input_tokens,
-        output_tokens=row.integer("output_tokens", 1, MAX_TOKENS),
+        output_tokens=output_tokens,
         session=row.text("session"),
         tenant=row.text("tenant"),
         shared_prefix_tokens=row.optional("shared_prefix_tokens", 0, input_tokens, 0),
@@ -180,7 +184,7 @@ ARRIVALS = ("arrival_us", "TIMESTAMP", "Timestamp", "timestamp")
 
 # What tells one published shape from another: its own names for arrival and lengths.
 SHAPES: tuple[tuple[frozenset[str], Callable[[], Callable[[Row], Record | None]]], ...] = (
-    (frozenset({"arrival_us", "input_tokens", "output_tokens"}), lambda: _own),
+    (_OWN, lambda: _own),
     (frozenset({"TIMESTAMP", "ContextTokens", "GeneratedTokens"}), lambda: _azure),
     (frozenset({"Timestamp", "Request tokens", "Response tokens"}), lambda: _burstgpt),
     (frozenset({"timestamp", "input_length", "output_length"}), _mooncake_reader),
