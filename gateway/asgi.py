@@ -5,8 +5,10 @@ Django's handler has no lifespan, so the data plane's start and stop are here.
 
 import gc
 import os
+import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
 from typing import Any, cast
 
 from django.core.asgi import get_asgi_application
@@ -21,6 +23,7 @@ from gateway.api.ports import Ports
 from gateway.clock import SystemClock
 from gateway.pages.body_limit import within_limit
 from gateway.runtime import SWITCH_SECONDS, Runtime
+from ledger.errors import WRITE_FAULTS, write_fault_of
 
 # A request leaves nothing behind that only the collector could free: it may look seldom.
 GC_THRESHOLDS = (10_000, 20, 50)
@@ -52,9 +55,16 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     await receive()
     try:
         await runtime.start()
+    except sqlite3.Error as problem:
+        fault = write_fault_of(problem)
+        what = f"The ledger {settings.WEIGHBRIDGE_DB} can't be written: {fault}: {problem}"
+        message = f"{what}; {WRITE_FAULTS[fault]}"
+        await send({"type": "lifespan.startup.failed", "message": message})
+        return
     except Exception as problem:  # whatever it is, the server must say it and not start
         await send({"type": "lifespan.startup.failed", "message": str(problem)})
         return
+    console = _held_open(settings.WEIGHBRIDGE_CONSOLE_DB)
     # What the start made stays. A full collection would walk it, for 50 ms in which nobody is
     # served; frozen, only what requests leave behind is looked at.
     gc.collect()
@@ -64,4 +74,22 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     await send({"type": "lifespan.startup.complete"})
     await receive()
     await runtime.stop()
+    if console is not None:
+        console.close()
     await send({"type": "lifespan.shutdown.complete"})
+
+
+def _held_open(console: Path) -> sqlite3.Connection | None:
+    """A connection that keeps the console's write-ahead log beside its file; None where it can't.
+
+    Without one the log goes with each page's connection and is made again by the next. On a full
+    disk it couldn't be, and no page could say that the disk is full.
+    """
+    if not console.exists():
+        return None
+    try:
+        connection = sqlite3.connect(console, isolation_level=None)
+        connection.execute("SELECT 1 FROM sqlite_master").fetchall()
+    except sqlite3.Error:
+        return None
+    return connection

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from django.apps import AppConfig
+from django.core.management.base import CommandError
 from django.db import connections
 from django.db.models.signals import post_migrate, pre_migrate
 
@@ -12,11 +13,15 @@ LEDGER_ALIAS = "ledger"
 
 def refuse_while_in_use(using: str, **_: Any) -> None:
     """Stops a migration of a ledger that a running server owns."""
+    from ledger.errors import LedgerInUse
     from ledger.lock import LedgerLock  # imported late: apps load before settings are complete
 
     name = connections[LEDGER_ALIAS].settings_dict["NAME"]
     if using == LEDGER_ALIAS and Path(name).exists():
-        LedgerLock.take(Path(name)).release()
+        try:
+            LedgerLock.take(Path(name)).release()
+        except LedgerInUse as error:
+            raise CommandError(str(error)) from error
 
 
 def install_triggers(using: str, **_: Any) -> None:

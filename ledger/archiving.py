@@ -329,6 +329,8 @@ def _alone(ledger: Path) -> Iterator[None]:
                 return str(error)
 
     said = journal("DELETE")
+    if said != "delete" and "locked" not in said:
+        raise Problem("CANT_WRITE", f"{ledger} or its folder: {said}")
     if said != "delete":
         what = f"another program has {ledger} open ({said}): end it first"
         raise Problem("LEDGER_BEING_READ", what)

@@ -18,13 +18,12 @@ class LedgerInUse(LedgerError):
 
 
 class LedgerNotReady(LedgerError):
-    """There is no migrated ledger at the path."""
+    """There is no migrated ledger at the path, or none that may be opened."""
 
-    def __init__(self, path: str, what: str) -> None:
-        super().__init__(
-            f"The ledger {path} can't be opened: {what}. "
-            f"Run: python manage.py migrate --database ledger"
-        )
+    def __init__(
+        self, path: str, what: str, do: str = "Run: python manage.py migrate --database ledger"
+    ) -> None:
+        super().__init__(f"The ledger {path} can't be opened: {what}. {do}")
         self.path = path
 
 

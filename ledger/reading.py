@@ -20,6 +20,10 @@ BUSY_TIMEOUT_MS = 2_000
 PAGE_ROWS = 1_000
 CONNECTIONS_LIMIT = 8  # ledgers that one thread keeps open
 
+FOLDER_READ_ONLY = (
+    "To read it, too, SQLite keeps a log beside it: make its folder writable for this user"
+)
+
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 _local = threading.local()
@@ -41,10 +45,13 @@ def connect_read_only(path: Path | str) -> sqlite3.Connection:
         connection.execute("PRAGMA query_only=ON")
         connection.execute("SELECT 1 FROM chain_head").fetchall()
     except sqlite3.OperationalError as error:
-        what = str(error)
-        if error.sqlite_errorname == "SQLITE_READONLY_ROLLBACK":
+        name = getattr(error, "sqlite_errorname", "")
+        if name == "SQLITE_READONLY_ROLLBACK":
             what = "a program was killed while it changed the file: a writer has to undo that"
-        raise LedgerNotReady(str(path), what) from error
+            raise LedgerNotReady(str(path), what) from error
+        if name.startswith("SQLITE_READONLY"):
+            raise LedgerNotReady(str(path), str(error), FOLDER_READ_ONLY) from error
+        raise LedgerNotReady(str(path), str(error)) from error
     except sqlite3.DatabaseError as error:
         raise LedgerUnreadable(str(path), str(error)) from error
     connection.row_factory = sqlite3.Row

@@ -274,6 +274,14 @@ def test_a_change_of_the_header_that_was_cut_short_is_undone_by_the_next_run(led
     assert made.rows(ledger, "SELECT 1 FROM sqlite_master WHERE name = 'half_done'") == []
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write what is read-only")
+def test_what_may_not_be_written_is_not_told_as_read_by_another(ledger, tmp_path):
+    ledger.chmod(0o400)
+    answer = archive(ledger, tmp_path / "old", made.ask())
+    assert isinstance(answer, Refused)
+    assert answer.code == "CANT_WRITE"
+
+
 STEPS = [
     "verify the ledger", "copy the ledger", "fill the archive", "leave hashes in place of rows",
     "make the new ledger small", "record the archive", "verify the new ledger",

@@ -8,6 +8,7 @@ import contextlib
 import json
 import resource
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,14 @@ def moved(server: Server):
     away.rename(server.ledger)
 
 
+def visit(console: Path) -> None:
+    """What a page does with the console's sessions."""
+    with contextlib.closing(sqlite3.connect(console)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL").fetchall()
+        connection.execute("CREATE TABLE IF NOT EXISTS visits (number INTEGER)")
+        connection.execute("SELECT count(*) FROM visits").fetchall()
+
+
 def chat(server: Server):
     status, headers, body = server.chat("Hello", key=server.keys[TENANT], max_tokens=2)
     return status, headers, json.loads(body)
@@ -78,6 +87,8 @@ def assert_kept(fleet: Fleet, told: list[dict]) -> None:
     ("fault", "code"), [(full, "DISK_"), (locked, "FILE_LOCKED"), (moved, "FILE_MOVED")]
 )
 def test_a_failing_disk_is_said_got_over_and_costs_nothing_acknowledged(fleet: Fleet, fault, code):
+    console = fleet.ledger.with_name("console.sqlite3")
+    visit(console)
     with fleet.serving() as server:
         told = [chat(server)[2]["receipt"] for _ in range(3)]
         with fault(server):
@@ -85,6 +96,10 @@ def test_a_failing_disk_is_said_got_over_and_costs_nothing_acknowledged(fleet: F
                 assert_turned_away(server)
             assert problems(server).startswith("503 ")
             assert f"the ledger can't be written: {code}" in problems(server)
+            # A page's connection doesn't take the console's log away: on a full disk the next one
+            # couldn't make it, and the health page would be a fault of its own.
+            visit(console)
+            assert console.with_name("console.sqlite3-wal").exists()
         until(lambda: problems(server) == "200 ", "the server takes requests again")
         told.append(chat(server)[2]["receipt"])
         server.stop()
