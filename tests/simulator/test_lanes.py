@@ -71,3 +71,21 @@ def test_no_lanes_and_lanes_without_jobs_have_nothing_to_tell():
     assert simulate_lanes([]) == []
     empty = Lane(jobs=jobs_to_arrays([]), config=ReplicaConfig(kv_blocks=9), model=MODEL)
     assert [len(result.outcome) for result in simulate_lanes([empty, empty], min_lanes=1)] == [0, 0]
+
+
+def test_heads_that_share_an_iteration_and_ends_that_share_one_are_those_of_the_engine():
+    lanes = []
+    for seed in range(6):
+        count, budget = 40, (64, 2048)[seed % 2]
+        lengths = np.full(count, (1, 7, budget, budget + 1, 2 * budget + 1, 300)[seed])
+        jobs = JobArrays(
+            arrival_ps=np.arange(count) // 10 * 10**12,
+            input_tokens=lengths,
+            output_tokens=np.where(np.arange(count) % 3 == 0, 1, 20),
+            priority=np.zeros(count, np.int64),
+            cancel_ps=np.full(count, -1, np.int64),
+        )
+        config = ReplicaConfig(kv_blocks=20_000, max_num_seqs=48, max_num_batched_tokens=budget)
+        lanes.append(Lane(jobs=jobs, config=config, model=MODEL))
+    for lane, result in zip(lanes, simulate_lanes(lanes, min_lanes=1), strict=True):
+        agrees_with_the_engine(lane, result)
