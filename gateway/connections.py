@@ -7,6 +7,7 @@ each of these has a limit, and a client that goes over one is hung up on.
 
 import asyncio
 import resource
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import uvicorn
@@ -14,6 +15,7 @@ from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway import metrics
+from gateway.api.http import HANG_UP
 
 HEAD_LIMIT_BYTES: Final = 65_536  # request line and headers
 HEAD_SECONDS: Final = 20.0  # from the connection, or a request's first byte, to the end of its head
@@ -78,6 +80,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._answered: RequestResponseCycle | None = None  # others may wait behind it
         self._waits: asyncio.TimerHandle | None = None  # for the rest of a request
         self._unread: asyncio.TimerHandle | None = None
+        self._gone: Callable[[], None] | None = None  # what is called at a hang-up
+        self._lost = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it, too
         super().connection_made(transport)
@@ -103,6 +107,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._part, self._head_bytes = "head", 0
+        self.scope["extensions"] = {HANG_UP: {"watch": self.watch}}
 
     def on_headers_complete(self) -> None:
         self._wait(None)
@@ -173,6 +178,23 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._answered is not None and not self._answered.response_complete:
             self._answered.disconnected = True
             self._answered.message_event.set()
+        self._lost = True
+        if self._gone is not None:
+            self._gone()
+            self._gone = None
+
+    def watch(self, gone: Callable[[], None] | None) -> None:
+        """Have `gone` called once the client hangs up, in place of what was; None: nothing.
+
+        A hang-up is read like a request, so reading goes on.
+        """
+        self._gone = gone
+        if gone is None:
+            return
+        if self._lost:
+            self.loop.call_soon(gone)
+        else:
+            self.flow.resume_reading()
 
     def _unsupported_upgrade_warning(self) -> None:
         """Say nothing: the request is answered as if it had asked for no other protocol."""

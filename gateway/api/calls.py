@@ -27,7 +27,7 @@ from gateway.api.submitting import no_such_model, submissions, trace_sent
 from gateway.submission import Caller, Delta, Ended, Filed, Refusal
 from ledger.errors import LedgerUnavailable
 
-WATCH_AFTER_S = 0.1  # a client that hangs up sooner is noticed then
+WATCH_AFTER_S = 0.01  # a client that hangs up sooner is noticed then, where no server tells of it
 
 # On what an earlier call with the same Idempotency-Key made (LED-5).
 REPLAYED: tuple[Header, ...] = ((b"x-weighbridge-idempotent-replay", b"true"),)
@@ -54,21 +54,27 @@ class Answering(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watching:
-    """Runs `gone`, which waits for a client to hang up, beside an answer that takes a while.
+    """Runs `gone`, which waits for a client to hang up, once it has: a server of ours tells so.
 
-    One that is there within WATCH_AFTER_S never has a task for it.
+    Another one's word has to be waited for, so there `gone` runs beside an answer that takes a
+    while; one that is there within WATCH_AFTER_S never has a task for it.
     """
 
-    def __init__(self, gone: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._gone = gone
+    def __init__(self, request: Request, gone: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._request, self._gone = request, gone
         self._task: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._begin)
+        self._timer: asyncio.TimerHandle | None = None
+        if not request.watch(self._begin):
+            self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._begin)
 
     def _begin(self) -> None:
         self._task = asyncio.ensure_future(self._gone())
 
     def cancel(self) -> None:
-        self._timer.cancel()
+        if self._timer is None:
+            self._request.watch(None)
+        else:
+            self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
 
@@ -156,7 +162,7 @@ class Calls:
 
         Not so where an Idempotency-Key shares them: the client will ask again, or another does.
         """
-        watching = Watching(lambda: self._cancel_when_gone(request, answering))
+        watching = Watching(request, lambda: self._cancel_when_gone(request, answering))
         try:
             if not answering.form.wanted.stream:
                 return await self.whole(answering)

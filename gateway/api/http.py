@@ -30,6 +30,10 @@ PROBLEM_JSON = b"application/problem+json"
 OCTETS = b"application/octet-stream"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 
+HANG_UP = "weighbridge.hang_up"
+"""A server's extension: its `watch` takes what is to be called once the client of the request that
+runs hangs up, or None for nothing any more."""
+
 Access = Literal["open", "key"]
 Method = Literal["GET", "POST", "DELETE"]
 
@@ -72,6 +76,7 @@ class Request:
         "_begun",
         "_receive",
         "_send",
+        "_watch",
         "_whole",
         "headers",
         "method",
@@ -99,6 +104,7 @@ class Request:
         self._begun: Message = {}
         # An HTTP/1.0 client reads no chunked body: a stream is kept until it is whole.
         self._whole: list[bytes] | None = [] if scope.get("http_version") == "1.0" else None
+        self._watch = (scope.get("extensions") or {}).get(HANG_UP, {}).get("watch")
         self._receive = receive
         self._send = send
 
@@ -151,6 +157,13 @@ class Request:
             pieces.append(piece)
             if not message.get("more_body", False):
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def watch(self, gone: Callable[[], None] | None) -> bool:
+        """Have `gone` called once the client hangs up, or None; False: the server doesn't tell."""
+        if self._watch is None:
+            return False
+        self._watch(gone)
+        return True
 
     async def client_gone(self) -> None:
         """Returns once the client has hung up. Only after the body was read."""

@@ -33,7 +33,7 @@ def submissions(
     Of several with a seed each gets one of its own: the same seed would make the same answer. A
     cost budget is that of all of them, so each gets an equal part of it, rounded down (BUD-2).
     """
-    first = replace(submission(caller, wanted, asked), trace=trace, patience_ms=patience_ms)
+    first = submission(caller, wanted, asked, trace=trace, patience_ms=patience_ms)
     if first.max_cost_pico is not None:
         first = replace(first, max_cost_pico=first.max_cost_pico // wanted.choices)
     if wanted.seed is None:
@@ -44,7 +44,14 @@ def submissions(
     )
 
 
-def submission(caller: Caller, wanted: ChatRequest, asked: Asked) -> Submission:
+def submission(
+    caller: Caller,
+    wanted: ChatRequest,
+    asked: Asked,
+    *,
+    trace: TraceContext | None = None,
+    patience_ms: int | None = None,
+) -> Submission:
     """Returns what the journey weighs: the chat, what was asked for and what that implies."""
     has_tools = wanted.tools_json is not None
     implied = set(asked.required_capabilities)
@@ -80,6 +87,8 @@ def submission(caller: Caller, wanted: ChatRequest, asked: Asked) -> Submission:
         ignore_eos=wanted.ignore_eos,
         seed=wanted.seed,
         parameters=wanted.parameters,
+        trace=trace,
+        patience_ms=patience_ms,
     )
 
 

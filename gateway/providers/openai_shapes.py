@@ -29,6 +29,7 @@ from gateway.submission import ToolCallPiece
 from ledger.usage import Convention, convention_of
 
 DONE = b"[DONE]"
+_USAGE_ALONE = b'"choices":[]'  # as most servers write it: no text comes with it
 CHAT = convention_of("openai-chat")
 TOOL_CALLS_LIMIT = 128
 NAME_LIMIT_CHARS = 256  # of a called function, and of a call's id
@@ -126,6 +127,10 @@ class EventReader:
         return said
 
     def _said(self, event: SseEvent) -> Said:
+        if event.data == DONE:
+            return Done()
+        if _USAGE_ALONE in event.data:
+            return read_event(event, self._convention)
         try:
             return self._plain(_decode_plain(event.data))
         except (msgspec.DecodeError, UnicodeDecodeError):
