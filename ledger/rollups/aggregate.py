@@ -40,6 +40,7 @@ Place = tuple[int, Dimensions]  # quarter hour, dimensions
 Histogram = dict[int, int]  # bucket -> count, which may be negative in a batch
 QUARTER_US = grain_us(QUARTER)
 SHAPES_LIMIT = 100_000
+FEW = 4  # equal receipts that are added one by one sooner than column by column
 FIRST_OUTCOME = COUNTS.index(OUTCOME_COUNTS[0])
 
 
@@ -130,8 +131,9 @@ class Aggregator:
     def _add(self, batch: Batch, receipts: Sequence[Receipt]) -> None:
         """Adds receipts. They are put together by minute and dimensions first: what is the same
         for many is then asked once, and their numbers are added up column by column."""
-        if len(receipts) == 1:
-            self._add_one(batch, receipts[0])
+        if len(receipts) <= FEW:
+            for receipt in receipts:
+                self._add_one(batch, receipt)
             return
         cells: dict[tuple[int, Dimensions], list[Receipt]] = {}
         for receipt in receipts:
@@ -143,10 +145,14 @@ class Aggregator:
             else:
                 alike.append(receipt)
         for (minute_us, _), alike in cells.items():
-            self._add_alike(batch, minute_us, alike)
+            if len(alike) > FEW:
+                self._add_alike(batch, minute_us, alike)
+            else:
+                for receipt in alike:
+                    self._add_one(batch, receipt)
 
     def _add_one(self, batch: Batch, receipt: Receipt) -> None:
-        """As `_add_alike` of one: to make columns of it would take longer than to add it."""
+        """As `_add_alike` of one: to make columns of few takes longer than to add each."""
         group, measured = self._group(batch, receipt), _measure_fields(receipt)
         sums, status = group.sums, receipt.status
         sums[0] += 1

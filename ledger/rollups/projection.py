@@ -122,7 +122,9 @@ class Rollups:
         receipts = [record for _, record in placed if isinstance(record, Receipt)]
         replaced = self._replaced(connection, placed)
         batch = self._aggregator.aggregate(receipts, [old for _, old, _ in replaced])
-        self._aggregator.add_outcomes(batch, self._outcome_changes(connection, placed, replaced))
+        if replaced or len(receipts) < len(placed):
+            changes = self._outcome_changes(connection, placed, replaced)
+            self._aggregator.add_outcomes(batch, changes)
         self._write_totals(connection, batch, state)
         self._write_latencies(connection, batch, state)
         self._write_slis(connection, batch, state)
@@ -165,8 +167,6 @@ class Rollups:
         placed: Sequence[Placement],
         replaced: Sequence[tuple[int, Receipt, Receipt]],
     ) -> list[Change]:
-        if not replaced and all(isinstance(record, Receipt) for _, record in placed):
-            return []
         outcomes = Outcomes(self.source(connection))
         changes = [
             change
