@@ -168,8 +168,21 @@ class Calls:
                 return await self.whole(answering)
             async with aclosing(self._pieces(answering.runs)) as pieces:
                 return await self._stream(request, answering, pieces, watching)
+        except asyncio.CancelledError:  # the server stops, and has waited for as long as it does
+            # A client that isn't told so would send it again.
+            pending = errors.end_not_recorded(answering.first.request_id)
+            return await self._ended_badly(request, answering, pending)
         finally:
             watching.cancel()
+
+    async def _ended_badly(
+        self, request: Request, answering: Answering, failure: Failure
+    ) -> Response | None:
+        """Say why there is no answer: by a status of its own, or by the event that ends a stream."""
+        if not request.sent_start:
+            return self.failed(failure, answering.headers)
+        await request.write(error_event(self.failure_body(failure)), more=False)
+        return None
 
     def _pieces(self, runs: Sequence[Run]) -> AsyncGenerator[Pieces, None]:
         """Yields what arrives, each batch with its choice's index."""
@@ -284,10 +297,7 @@ class Calls:
             metrics.responded(self._format.name, 200)
             return None
         await self._give_up(answering)
-        if not request.sent_start:
-            return self.failed(failure, answering.headers)
-        await request.write(error_event(self.failure_body(failure)), more=False)
-        return None
+        return await self._ended_badly(request, answering, failure)
 
     async def _give_up(self, answering: Answering) -> None:
         """Cancel what still runs for an answer that can't be whole any more."""

@@ -1,5 +1,6 @@
 """POST /v1/chat/completions over a journey that does as it is told (DLV-1, DLV-2, DLV-5, DLV-6)."""
 
+import asyncio
 import json
 
 import pytest
@@ -239,6 +240,30 @@ def test_a_client_that_hangs_up_cancels_at_once(client, stream):
         hang_up_after=2 if stream else 0,
     )
     assert client.gateway.journey.cancelled.is_set()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_answer_that_a_stopping_server_cuts_off_says_that_it_is_not_to_be_sent_again(
+    client, stream
+):
+    client.gateway.journey.hold_before = 2  # what is left never comes
+    messages = [{"role": "user", "content": "Hi"}]
+    body = {"model": "assistant-large", "messages": messages, "stream": stream}
+
+    async def cut_off():
+        sent = ("POST", "/v1/chat/completions", json.dumps(body).encode(), {})
+        exchange = asyncio.create_task(client.exchange(*sent))
+        for _ in range(100):  # turns of the event loop: more than it takes to come to the wait
+            await asyncio.sleep(0)
+        exchange.cancel()
+        return await exchange
+
+    reply = asyncio.run(cut_off())
+    said = reply.events[-1]["error"] if stream else reply.error
+    assert (said["code"], said["retryable"]) == ("RECEIPT_PENDING", False)
+    assert reply.headers["x-request-id"] == REQUEST_ID
+    if not stream:
+        assert (reply.status, reply.headers["x-should-retry"]) == (504, "false")
 
 
 def test_a_client_that_closes_after_the_end_is_not_cancelled(client):
