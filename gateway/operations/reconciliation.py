@@ -1,6 +1,7 @@
 """Invoices imported, compared, signed and closed; every write of SPEC 11 (REC-1..3)."""
 
 import re
+from datetime import date
 from functools import partial
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from gateway.auth_roles import Role
 from gateway.operations.base import Operation, Plan, Refused, Seen
 from gateway.reconciling import default_plan
 from ledger.invoices import formats
+from ledger.invoices.currencies import CURRENCIES
 from ledger.invoices.identity import Export, lines_in_force
 from ledger.invoices.importing import Import, importing
 from ledger.invoices.values import Refusal
@@ -23,7 +25,6 @@ from ledger.records import CurrencyRate
 
 SOURCE_LIMIT_CHARS = 200
 
-_CURRENCY = re.compile(r"[A-Z]{3}")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -128,12 +129,13 @@ class RecordCurrencyRate(Operation, frozen=True, kw_only=True):
         )
 
     def _problem(self) -> str | None:
-        if not _CURRENCY.fullmatch(self.from_currency) or not _CURRENCY.fullmatch(self.to_currency):
-            return "Currencies are three capital letters, as EUR."
+        for code in (self.from_currency, self.to_currency):
+            if code not in CURRENCIES:
+                return f"{code[:10]!r} is no currency of ISO 4217: three capital letters, as EUR."
         if self.from_currency == self.to_currency:
             return "A currency needs no rate into itself."
-        if not _DAY.fullmatch(self.on_day):
-            return "The day is written as 2026-09-30."
+        if not _is_day(self.on_day):
+            return "The day is one of the calendar, written as 2026-09-30."
         if not 0 < len(self.source) <= SOURCE_LIMIT_CHARS:
             return f"The source has 1 to {SOURCE_LIMIT_CHARS} characters: who says so, and where."
         try:
@@ -295,3 +297,13 @@ def _imported(found: Import) -> str:
 
 def _no_run(run_id: str) -> Refused:
     return Refused(code="NO_SUCH_RUN", message=f"There is no reconciliation {run_id[:60]!r}.")
+
+
+def _is_day(text: str) -> bool:
+    if not _DAY.fullmatch(text):
+        return False
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

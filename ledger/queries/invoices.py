@@ -133,10 +133,13 @@ def earliest_line_us(
 def currency_rate(
     connection: sqlite3.Connection, source: str, target: str, on_day: str, as_of_seq: int
 ) -> CurrencyRate | None:
-    """The newest rate dated on this day or before it, in its last revision."""
+    """The newest rate dated on this day or before it, in its last revision.
+
+    A day that no calendar has, which older versions recorded, is none.
+    """
     sql = (
         f"{select(CurrencyRate)} WHERE from_currency = ? AND to_currency = ? AND on_day <= ? "
-        "AND seq <= ? ORDER BY on_day DESC, revision DESC LIMIT 1"
+        "AND date(on_day) = on_day AND seq <= ? ORDER BY on_day DESC, revision DESC LIMIT 1"
     )
     row = fetch_one(connection, sql, (source, target, on_day, as_of_seq))
     return None if row is None else record_of(CurrencyRate, row)

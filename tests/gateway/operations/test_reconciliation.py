@@ -28,7 +28,7 @@ from ledger.reconcile.exports import rows, write_csv, write_sqlite
 from ledger.reconcile.reports import Proposed
 from ledger.reconcile.values import Binding, Plan, Tokens
 from ledger.reconcile.values import Refused as NotCompared
-from ledger.records import InvoiceLine
+from ledger.records import CurrencyRate, InvoiceLine
 from tests import factories
 from tests.gateway.operations.books import (
     BOB,
@@ -287,9 +287,27 @@ def test_another_currency_needs_a_dated_rate_and_the_run_keeps_it(books):
         "NO_CHANGE"
     )
     for bad in ({"rate": "-1"}, {"rate": "x"}, {"on_day": "today"}, {"source": ""},
-                {"to_currency": "EUR"}, {"from_currency": "euro"}):  # fmt: skip
+                {"to_currency": "EUR"}, {"from_currency": "euro"}, {"from_currency": "EUT"},
+                {"on_day": "2026-02-31"}, {"on_day": "2026-13-01"}, {"on_day": "0000-01-01"},
+                {"on_day": "20260831"}):  # fmt: skip
         wrong = {**rate, "on_day": "2026-08-31", "rate": "2"} | bad
         assert refused(books, RecordCurrencyRate(**wrong)).code == "INVALID_RATE"
+
+
+def test_a_day_that_no_calendar_has_hides_no_rate_and_stops_no_run(books):
+    """REC-2: older versions recorded such days, and what is recorded stays."""
+    euros = costs((0, usual(1))).replace(b'"usd"', b'"eur"')
+    perform(books, ImportInvoice(files=(euros,)))
+    rate = {"from_currency": "EUR", "to_currency": "USD", "source": "the bank's daily rate"}
+    rates = [
+        CurrencyRate(on_day=day, rate=number, revision=0, recorded_at_us=1, recorded_by="x", **rate)
+        for day, number in (("2026-08-31", "1.5"), ("2026-08-32", "9"), ("2026-08-", "9"))
+    ]
+    append(books, rates[1:])
+    assert refused(books, compare()).code == "NO_CURRENCY_RATE"
+    append(books, rates[:1])
+    found = reported(books, perform(books, compare()).subject)
+    assert [one["on_day"] for one in found.rates] == ["2026-08-31"]
 
 
 def test_periods_are_of_the_reporting_zone(books):
