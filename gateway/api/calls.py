@@ -178,7 +178,7 @@ class Calls:
     async def _ended_badly(
         self, request: Request, answering: Answering, failure: Failure
     ) -> Response | None:
-        """Say why there is no answer: by a status of its own, or by the event that ends a stream."""
+        """Say why there is no answer: by a status of its own, or by what ends a stream."""
         if not request.sent_start:
             return self.failed(failure, answering.headers)
         await request.write(error_event(self.failure_body(failure)), more=False)
