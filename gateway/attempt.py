@@ -105,8 +105,9 @@ def _broken(leg: Leg, fault: Exception) -> Unknown:
 
 def _call(run: Run, leg: Leg) -> Call:
     submission, request, context = run.submission, run.weighed.request, run.submission.trace
+    attempt_id = leg.attempt_id
     return Call(
-        attempt_id=leg.attempt_id,
+        attempt_id=attempt_id,
         route=leg.route,
         tenant_id=request.tenant_id,
         priority=request.priority,
@@ -119,6 +120,6 @@ def _call(run: Run, leg: Leg) -> Call:
         ignore_eos=submission.ignore_eos,
         seed=submission.seed,
         without=frozenset(leg.without),
-        traceparent=context.traceparent(leg.attempt_id) if context else None,
+        traceparent=context.traceparent(attempt_id) if context else None,
         tracestate=context.tracestate if context else None,
     )

@@ -45,7 +45,7 @@ class TraceContext(Quiet, frozen=True, kw_only=True, gc=False):
 def span_id(trace_id: str, attempt_id: str) -> str:
     """Return an attempt's parent id: 16 hexadecimal digits, never all zero."""
     found = sha256(f"{trace_id}\0{attempt_id}".encode()).hexdigest()[:16]
-    return found if int(found, 16) else f"{1:016x}"
+    return found if found.strip("0") else f"{1:016x}"
 
 
 def trace_of(

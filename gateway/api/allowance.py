@@ -34,12 +34,8 @@ def allowance_headers(tenant: TenantState | None) -> tuple[Header, ...]:
             continue
         remaining = max(0, limit - used)
         reset_s = -(-free_ms // 1_000)
-        told, policy = _limit(name, limit)
-        headers += (
-            told,
-            (b"x-ratelimit-remaining-" + name, b"%d" % remaining),
-            (b"x-ratelimit-reset-" + name, b"%dms" % free_ms),
-        )
+        told, left_name, reset_name, policy = _limit(name, limit)
+        headers += (told, (left_name, b"%d" % remaining), (reset_name, b"%dms" % free_ms))
         policies.append(policy)
         left.append(b'"%b";r=%d;t=%d' % (name, remaining, reset_s))
     if policies:
@@ -49,10 +45,15 @@ def allowance_headers(tenant: TenantState | None) -> tuple[Header, ...]:
 
 
 @lru_cache(maxsize=256)  # tenants' limits
-def _limit(name: bytes, limit: int) -> tuple[Header, bytes]:
-    """Returns the header that names a limit, and its part of the policy."""
-    header = (b"x-ratelimit-limit-" + name, b"%d" % limit)
-    return header, b'"%b";q=%d;w=%d' % (name, limit, MINUTE_S)
+def _limit(name: bytes, limit: int) -> tuple[Header, bytes, bytes, bytes]:
+    """Returns what is the same each time: a limit's header, the names of the two headers that
+    follow it, and its part of the policy."""
+    return (
+        (b"x-ratelimit-limit-" + name, b"%d" % limit),
+        b"x-ratelimit-remaining-" + name,
+        b"x-ratelimit-reset-" + name,
+        b'"%b";q=%d;w=%d' % (name, limit, MINUTE_S),
+    )
 
 
 def overhead_header(arrived_us: int, handed_over_us: int | None) -> tuple[Header, ...]:

@@ -199,16 +199,17 @@ def _unsupported(body: ChatBody) -> Problem | None:
     if isinstance(body.stop, list) and not 0 < len(body.stop) <= STOP_LIMIT:
         return invalid(f"stop must be a string or 1 to {STOP_LIMIT} strings.", "stop")
     stops = [body.stop] if isinstance(body.stop, str) else body.stop or []
-    if not all(0 < len(stop) <= STOP_LIMIT_CHARS for stop in stops):
+    if stops and not all(0 < len(stop) <= STOP_LIMIT_CHARS for stop in stops):
         return invalid(f"A stop sequence has 1 to {STOP_LIMIT_CHARS} characters.", "stop")
-    caps = {body.max_tokens, body.max_completion_tokens} - {None}
-    if len(caps) > 1:
+    if None not in (body.max_tokens, body.max_completion_tokens) and (
+        body.max_tokens != body.max_completion_tokens
+    ):
         return invalid(
             "max_tokens and max_completion_tokens differ: send one of them.",
             "max_completion_tokens",
         )
-    bias = body.logit_bias or {}
-    if len(bias) > LOGIT_BIAS_LIMIT or not all(map(_TOKEN_ID.fullmatch, bias)):
+    bias = body.logit_bias
+    if bias and (len(bias) > LOGIT_BIAS_LIMIT or not all(map(_TOKEN_ID.fullmatch, bias))):
         return invalid(
             f"logit_bias may hold at most {LOGIT_BIAS_LIMIT} token ids as keys.", "logit_bias"
         )
