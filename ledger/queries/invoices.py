@@ -135,11 +135,12 @@ def currency_rate(
 ) -> CurrencyRate | None:
     """The newest rate dated on this day or before it, in its last revision.
 
-    A day that no calendar has, which older versions recorded, is none.
+    A day that no calendar has, which older versions recorded, is none: date() alone would hand on
+    a 31st of February as it is, only what is reckoned with becomes another day.
     """
     sql = (
         f"{select(CurrencyRate)} WHERE from_currency = ? AND to_currency = ? AND on_day <= ? "
-        "AND date(on_day) = on_day AND seq <= ? ORDER BY on_day DESC, revision DESC LIMIT 1"
+        "AND date(on_day, '+0 days') = on_day AND seq <= ? ORDER BY on_day DESC, revision DESC LIMIT 1"
     )
     row = fetch_one(connection, sql, (source, target, on_day, as_of_seq))
     return None if row is None else record_of(CurrencyRate, row)

@@ -301,13 +301,20 @@ def test_a_day_that_no_calendar_has_hides_no_rate_and_stops_no_run(books):
     rate = {"from_currency": "EUR", "to_currency": "USD", "source": "the bank's daily rate"}
     rates = [
         CurrencyRate(on_day=day, rate=number, revision=0, recorded_at_us=1, recorded_by="x", **rate)
-        for day, number in (("2026-08-31", "1.5"), ("2026-08-32", "9"), ("2026-08-", "9"))
+        for day, number in (
+            ("2026-08-31", "1.5"),
+            ("2026-08-32", "9"),
+            ("2026-08-", "9"),
+            ("2026-02-31", "9"),
+        )  # fmt: skip
     ]
     append(books, rates[1:])
     assert refused(books, compare()).code == "NO_CURRENCY_RATE"
     append(books, rates[:1])
     found = reported(books, perform(books, compare()).subject)
     assert [one["on_day"] for one in found.rates] == ["2026-08-31"]
+    with contextlib.closing(connect_read_only(books)) as connection:
+        assert reports.currency_rate(connection, "EUR", "USD", "2026-03-01", 2**62) is None
 
 
 def test_periods_are_of_the_reporting_zone(books):
