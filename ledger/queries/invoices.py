@@ -140,7 +140,8 @@ def currency_rate(
     """
     sql = (
         f"{select(CurrencyRate)} WHERE from_currency = ? AND to_currency = ? AND on_day <= ? "
-        "AND date(on_day, '+0 days') = on_day AND seq <= ? ORDER BY on_day DESC, revision DESC LIMIT 1"
+        "AND date(on_day, '+0 days') = on_day AND seq <= ? "
+        "ORDER BY on_day DESC, revision DESC LIMIT 1"
     )
     row = fetch_one(connection, sql, (source, target, on_day, as_of_seq))
     return None if row is None else record_of(CurrencyRate, row)

@@ -306,7 +306,7 @@ def test_a_day_that_no_calendar_has_hides_no_rate_and_stops_no_run(books):
             ("2026-08-32", "9"),
             ("2026-08-", "9"),
             ("2026-02-31", "9"),
-        )  # fmt: skip
+        )
     ]
     append(books, rates[1:])
     assert refused(books, compare()).code == "NO_CURRENCY_RATE"
