@@ -4,6 +4,8 @@ A stored response can be asked for again while memory keeps it; afterwards it is
 receipt. A background response runs on whoever goes away, and is asked for by its id.
 """
 
+import dataclasses
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -14,8 +16,9 @@ from gateway.api.answers import receipts_field
 from gateway.api.calls import Answering, Calls
 from gateway.api.cancelling import WAIT_SECONDS
 from gateway.api.choices import Gathered
+from gateway.api.errors import Failure
 from gateway.api.forms import Form, Format
-from gateway.api.http import Request, Response
+from gateway.api.http import Header, Request, Response
 from gateway.api.lookups import Lookups
 from gateway.api.native import ID_LIMIT_CHARS, dossier_receipt_json
 from gateway.api.ports import Ports
@@ -36,6 +39,7 @@ def _read(body: bytes) -> Form | Problem:
 
 
 RESPONSES = Format(name="responses", read=_read)
+_FIELDS = MappingProxyType({"max_tokens": "max_output_tokens", "messages": "input"})  # a chat's
 
 
 class Responses(Calls):
@@ -44,6 +48,11 @@ class Responses(Calls):
     def __init__(self, ports: Ports, body_limit_bytes: int, retained: Retained) -> None:
         super().__init__(ports, body_limit_bytes, RESPONSES)
         self._retained = retained
+
+    def failed(self, failure: Failure, headers: tuple[Header, ...] = ()) -> Response:
+        """Returns a failure whose field has the name that it has in this body."""
+        ours = _FIELDS.get(failure.param or "", failure.param)
+        return failed(dataclasses.replace(failure, param=ours), headers)
 
     async def reply(
         self, request: Request, caller: Caller, answering: Answering

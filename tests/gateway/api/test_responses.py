@@ -10,8 +10,9 @@ from gateway.api.responses_body import Asked, read_responses_body
 from gateway.api.responses_events import ResponsesForm
 from gateway.api.retained import RETAINED_CHARS, RETAINED_US, Retained
 from gateway.clock import VirtualClock
+from gateway.submission import Refusal
 from tests.factories import NOW_US
-from tests.gateway.api.client import REQUEST_ID, Client, Running, SmallGateway, ended
+from tests.gateway.api.client import REQUEST_ID, Client, Running, SmallGateway, ended, filed
 from tests.gateway.api.test_choices import CALLING
 
 WHOLE, EVENT = TypeAdapter(Response), TypeAdapter(ResponseStreamEvent)
@@ -129,6 +130,19 @@ def test_a_stored_response_is_shown_again_to_its_tenant_alone(client):
     client.tenant = "tenant-b"
     assert client.get(f"/v1/responses/{ID}").status == 404
     assert client.call("POST", f"/v1/responses/{ID}/cancel").status == 404
+
+
+@pytest.mark.parametrize(
+    ("limit", "field"),
+    [("max_output_tokens", "max_output_tokens"), ("max_input_tokens", "input")],
+)
+def test_a_refusal_names_the_field_by_this_bodys_name(client, limit, field):
+    client.gateway.journey.refusal = Refusal(
+        request_id=REQUEST_ID, reason_code="TOKEN_BUDGET_EXCEEDED", http_status=400,
+        retryable=False, retry_after_ms=None, limits=((limit, 1, 2),), conditional_on=(),
+        caller_action="Send less.", filed=filed(status="rejected"),
+    )  # fmt: skip
+    assert respond(client).error["param"] == field
 
 
 def test_a_kept_response_is_no_stream_and_says_so(client):
