@@ -7,6 +7,7 @@ without one is what an interrupted backup left. The console's sessions are no pa
 logged in logs in again.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -165,25 +166,43 @@ def sha256_of(path: Path) -> str:
 @contextmanager
 def making(target: Path) -> Iterator[Path]:
     """A file that takes the name `target`, durably, when all went well, and is gone when not."""
-    # A log or a journal of an earlier file would be taken for the new one's; a link that leads
-    # nowhere is a disk that isn't mounted.
-    for suffix in ("", "-wal", "-journal"):
-        taken = target.with_name(target.name + suffix)
-        if os.path.lexists(taken):
-            raise Problem("TARGET_EXISTS", f"{taken} exists; nothing is ever overwritten")
     if not target.parent.parent.is_dir():  # a disk that isn't mounted, or a name mistyped
         raise Problem("CANT_WRITE", f"there is no folder {target.parent.parent} to make one in")
     target.parent.mkdir(exist_ok=True)
     partial = target.with_name(target.name + ".partial")
-    partial.unlink(missing_ok=True)
+    with _alone_at(partial):
+        try:
+            # Looked at by whoever is alone here: a run that began in the same second may be over.
+            # A log or a journal of an earlier file would be taken for the new one's; a link that
+            # leads nowhere is a disk that isn't mounted.
+            for suffix in ("", "-wal", "-journal"):
+                taken = target.with_name(target.name + suffix)
+                if os.path.lexists(taken):
+                    raise Problem("TARGET_EXISTS", f"{taken} exists; nothing is ever overwritten")
+            yield partial
+            sync(partial)
+            partial.rename(target)
+            sync(target.parent)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone_at(partial: Path) -> Iterator[None]:
+    """The file, empty, is this process's alone; what a killed run left there is taken over."""
+    descriptor = os.open(partial, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        os.close(os.open(partial, os.O_CREAT | os.O_WRONLY, 0o600))
-        yield partial
-        sync(partial)
-        partial.rename(target)
-        sync(target.parent)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            what = f"another run is making {partial.with_suffix('')}"
+            raise Problem("TARGET_EXISTS", what) from error
+        except OSError:  # a disk without locks: the file's name has the second
+            pass
+        os.ftruncate(descriptor, 0)
+        yield
     finally:
-        partial.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def _copy(ledger: Path, partial: Path) -> None:

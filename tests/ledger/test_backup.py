@@ -6,7 +6,16 @@ import pytest
 from django.core.management import CommandError
 
 from ledger import backup as backup_module
-from ledger.backup import Manifest, Refused, back_up, manifest_of, note_of, read_manifest, restore
+from ledger.backup import (
+    Manifest,
+    Refused,
+    back_up,
+    making,
+    manifest_of,
+    note_of,
+    read_manifest,
+    restore,
+)
 from ledger.chain import checkpoint_of
 from ledger.errors import LedgerInUse
 from ledger.store import Store
@@ -261,3 +270,30 @@ def test_a_column_that_a_row_s_hash_covers_is_not_taken_for_one_that_came_later(
     tamper(filled, "ALTER TABLE route_decision DROP COLUMN code_revision")
     copies = tmp_path / "copies"
     assert refused(back_up(filled, copies, now_us=NOW_US), "CHAIN_BROKEN", copies)
+
+
+def test_of_two_backups_that_begin_in_the_same_second_one_is_made(filled, tmp_path):
+    """Neither takes the other's file from under it."""
+    target = tmp_path / "copies" / "ledger-20251124T160000Z.sqlite3"
+    with making(target) as partial:
+        before = partial.stat()
+        done = back_up(filled, tmp_path / "copies", now_us=NOW_US)
+        assert refused(done, "TARGET_EXISTS")
+        assert isinstance(done, Refused)
+        assert done.what == f"another run is making {target}"
+        assert partial.stat() == before
+        partial.write_bytes(b"whole")
+    assert everything(target.parent) == [target.name]
+    assert refused(back_up(filled, tmp_path / "copies", now_us=NOW_US), "TARGET_EXISTS")
+    assert everything(target.parent) == [target.name]
+    assert target.read_bytes() == b"whole"
+
+
+def test_what_a_killed_run_left_under_the_name_is_taken_over(filled, tmp_path):
+    (tmp_path / "copies").mkdir()
+    left = tmp_path / "copies" / "ledger-20251124T160000Z.sqlite3.partial"
+    left.write_bytes(b"half a page" * 10_000)
+    made = back_up(filled, tmp_path / "copies", now_us=NOW_US)
+    assert isinstance(made, Manifest), made
+    assert not left.exists()
+    assert isinstance(restore(tmp_path / "copies" / made.file, tmp_path / "restored"), Manifest)
