@@ -167,6 +167,8 @@ def test_the_commands_back_up_and_restore(filled, tmp_path):
     file = next((tmp_path / "copies").glob("*.sqlite3"))
     status, out, _ = run("restore", str(file), "--to", str(tmp_path / "to"))
     assert (status, "proved; root" in out) == (0, True)
+    # In this order: a migration before it would make an empty ledger where the old one was.
+    assert f"set WEIGHBRIDGE_DB to {tmp_path}/to/ledger.sqlite3, then manage.py migrate" in out
     with pytest.raises(CommandError, match="TARGET_EXISTS"):
         run("restore", str(file), "--to", str(tmp_path / "to"))
 

@@ -24,7 +24,9 @@ class Command(BaseCommand):
         done = restore(options["file"], options["to"])
         if isinstance(done, Refused):
             raise CommandError(f"{done.code}: {done.what}")
+        ledger = options["to"] / LEDGER_NAME
         self.stdout.write(
-            f"{options['to'] / LEDGER_NAME}: {done.rows:,} rows, proved; root "
-            f"{done.checkpoint.root}. Next: manage.py migrate --database ledger, then serve."
+            f"{ledger}: {done.rows:,} rows, proved; root {done.checkpoint.root}. Next: set "
+            f"WEIGHBRIDGE_DB to {ledger.resolve()}, then manage.py migrate --database ledger, then "
+            "serve."
         )
