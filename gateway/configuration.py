@@ -49,6 +49,8 @@ class Configuration:
 
     def rates_at(self, at_us: int) -> RateTable:
         """Return the table in effect at a time: the last one effective at or before it."""
+        if self.rate_tables and self.rate_tables[-1].effective_from_us <= at_us:
+            return self.rate_tables[-1]
         position = bisect_right(self.rate_tables, at_us, key=lambda table: table.effective_from_us)
         if position == 0:
             raise NotConfigured(f"no rate table is in effect at {at_us} µs; publish an earlier one")

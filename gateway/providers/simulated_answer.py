@@ -5,10 +5,11 @@ It honours the output cap, stop sequences, a schema and tools, and no other para
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import orjson
+from msgspec.structs import replace
 
 from gateway.providers.base import Call
 from gateway.providers.said import FinishReason
@@ -26,8 +27,7 @@ CALL_ID_PREFIX = "call_simulated_"
 CALL_ID_DIGITS = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class Script(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One text a token, and how they end. `function`: they are the arguments of its call, which
     has the id `call_id`."""
 
