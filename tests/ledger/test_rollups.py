@@ -14,7 +14,7 @@ from ledger.errors import RecordRefused
 from ledger.money import join
 from ledger.records import OutcomeReport, Receipt, SloDefinitionRecord
 from ledger.rollups import contents
-from ledger.rollups.projection import Rollups, read_state
+from ledger.rollups.projection import JOINS_LIMIT, Rollups, read_state
 from ledger.rollups.rebuild import first_difference, rebuild
 from ledger.rollups.sums import read_sums
 from ledger.rollups.tables import DAY, HOUR, LIVE, QUARTER, SHIFT
@@ -135,6 +135,16 @@ def test_histograms_hold_what_was_measured_and_nothing_else():
     assert ttft == histograms.pack({50: 1})
     assert histograms.unpack([e2e]).sum() == 1
     assert histograms.unpack([queue]).sum() == 2
+
+
+def test_histograms_that_many_commits_added_to_stay_short_and_exact():
+    connection, rollups = memory_ledger(), Rollups()
+    for number in range(2 * JOINS_LIMIT):
+        append(connection, rollups, [at(0, request_id=f"r{number}", e2e_us=10 + number % 3)])
+    packed = connection.execute("SELECT e2e FROM rollup_latency").fetchall()[0][0]
+    assert len(packed) == 3 * 4  # a pair for each bucket
+    (row,) = contents.latencies(connection)
+    assert row["e2e"] == [(10, 43), (11, 43), (12, 42)]
 
 
 def test_a_batch_without_receipts_touches_nothing():
