@@ -273,7 +273,8 @@ def sift(
 
     `weighings` is not changed; an empty one is emptied by nothing.
     """
-    left, fell = weighings, dict[str, str]()
+    left = weighings
+    fell: dict[str, str] = {}
     for each in filters:
         kept = each.keep(bounds, left)
         if kept is not left and len(kept) != len(left):
