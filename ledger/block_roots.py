@@ -10,7 +10,7 @@ import sqlite3
 from ledger.chain import BLOCK_ROWS, Head
 from ledger.errors import LedgerDamaged
 from ledger.proofs import root_of
-from ledger.reading import fetch
+from ledger.reading import fetch, fetch_one
 from ledger.walk import Faults, leaf_of, rows_by_seq
 
 CREATE = "CREATE TABLE chain_block (number INTEGER PRIMARY KEY, root BLOB NOT NULL)"
@@ -20,9 +20,8 @@ DROP = "DROP TABLE IF EXISTS chain_block"
 class Subtrees:
     """Roots of ranges of leaves of a ledger of `head.size` rows; remembers the kept roots."""
 
-    def __init__(self, connection: sqlite3.Connection, head: Head, path: str = "") -> None:
+    def __init__(self, connection: sqlite3.Connection, head: Head) -> None:
         self._connection = connection
-        self._path = path
         last = head.size // BLOCK_ROWS
         sql = "SELECT number, root FROM chain_block WHERE number <= ?"
         self._roots = {row[0]: bytes(row[1]) for row in fetch(connection, sql, (last,))}
@@ -47,7 +46,8 @@ class Subtrees:
         for seq, found in rows_by_seq(self._connection, start + 1, end, faults):
             leaf = leaf_of(*found[0]) if len(found) == 1 else "it isn't there once"
             if isinstance(leaf, str):
-                raise LedgerDamaged(self._path, f"row {seq}: {leaf}")
+                path = fetch_one(self._connection, "PRAGMA database_list")[2]
+                raise LedgerDamaged(path, f"row {seq}: {leaf}")
             leaves.append(leaf)
         return leaves
 

@@ -23,7 +23,7 @@ class LedgerNotReady(LedgerError):
     def __init__(
         self, path: str, what: str, do: str = "Run: python manage.py migrate --database ledger"
     ) -> None:
-        super().__init__(f"The ledger {path} can't be opened: {what}. {do}")
+        super().__init__(f"The ledger {path} can't be opened: {what}. {do}".rstrip())
         self.path = path
 
 

@@ -244,7 +244,8 @@ class Store:
 
 def _told(error: LedgerUnavailable) -> str:
     """What an operator reads: the code, what failed, what to do."""
-    return f"{error.code}: {error}; {WRITE_FAULTS.get(error.code, 'restart the server')}"
+    what = str(error).rstrip(".")
+    return f"{error.code}: {what}; {WRITE_FAULTS.get(error.code, 'restart the server')}"
 
 
 def _deliver(batch: Sequence[_Pending], results: Sequence[Places | Exception]) -> None:

@@ -70,7 +70,8 @@ class Writer:
     def open(self) -> None:
         """Opens the file, checks schema, triggers and head. LedgerNotReady, TriggersDiffer, …"""
         if not self._path.exists():
-            raise LedgerNotReady(str(self._path), "there is no such file")
+            # What to do depends on who asks: a store that had it open says that it was moved.
+            raise LedgerNotReady(str(self._path), "there is no such file", do="")
         connection = sqlite3.connect(
             self._path,
             isolation_level=None,

@@ -135,6 +135,18 @@ def test_missing_roots_are_computed_and_can_be_filled_in(long_ledger, tmp_path):
     opened.close()
 
 
+def test_a_missing_row_is_told_with_the_ledger_s_own_name(long_ledger, tmp_path):
+    path = tmp_path / "ledger.sqlite3"
+    path.write_bytes(long_ledger.read_bytes())
+    tamper(path, "DELETE FROM trace_event WHERE seq = 3", "DELETE FROM chain_block")
+    opened = connect_read_only(path)
+    proof = prove_receipt(opened, factories.request_id(1_000))
+    assert isinstance(proof, NoProof)
+    assert proof.code == "LEDGER_DAMAGED"
+    assert proof.what.startswith(f"The ledger {path} is damaged: row 3: ")
+    opened.close()
+
+
 @pytest.mark.parametrize("number", [1_000, 5_000, 8_500, 1, 3])
 @pytest.mark.parametrize("size", [0, 1, 4_095, 4_096, 5_000, 8_192, ROWS - 1, ROWS])
 def test_a_proof_of_any_receipt_since_any_checkpoint_holds_offline(connection, number, size):

@@ -322,5 +322,11 @@ def test_a_file_that_was_moved_away_takes_no_more_commits(store, ledger_path):
     with pytest.raises(LedgerUnavailable) as refused:
         store.append([factories.receipt(1)]).result()
     assert refused.value.code == "FILE_MOVED"
+    with pytest.raises(LedgerUnavailable):
+        store.append([factories.receipt(1)]).result()  # looks for it again
+    assert store.last_error.endswith(
+        "there is no such file; put the ledger's file back, or stop the server and name it with "
+        "WEIGHBRIDGE_DB"
+    )
     away.rename(ledger_path)
     assert store.append([factories.receipt(2)]).result()[0].seq == 2
