@@ -34,8 +34,21 @@ def files() -> list[str]:
 
 def source_digest(package: Path = HERE) -> str:
     """Return one SHA-256 of all of the package: compiled code relies on its neighbours' types."""
+    return _digest(sorted(package.glob("*.py")))
+
+
+def stamp(place: Path, source: str) -> bytes:
+    """Return what a whole folder has in MADE_FROM; OSError where a library is missing.
+
+    Of the libraries, too: one cut short by a crash or a full disk would end the process that
+    loads it without a word.
+    """
+    return f"{source} {_digest([place / each for each in files()])}\n".encode()
+
+
+def _digest(paths: list[Path]) -> str:
     whole = hashlib.sha256()
-    for path in sorted(package.glob("*.py")):
+    for path in paths:
         whole.update(f"{path.name}\n".encode() + path.read_bytes())
     return whole.hexdigest()
 
@@ -44,12 +57,10 @@ def found(package: Path = HERE) -> Path | None:
     """Return the folder of compiled modules that are whole and of this source; else None."""
     place = folder(package)
     try:
-        made_from = (place / MADE_FROM).read_text()
+        whole = (place / MADE_FROM).read_bytes() == stamp(place, source_digest(package))
     except OSError:
         return None
-    if made_from != source_digest(package) or not all((place / each).exists() for each in files()):
-        return None
-    return place
+    return place if whole else None
 
 
 def prefer(package_path: list[str]) -> None:
@@ -62,7 +73,10 @@ def prefer(package_path: list[str]) -> None:
     if spec is None:
         return
     # Each compiled module asks for the common library by a name of the top level.
-    library = module_from_spec(spec)
-    loader.exec_module(library)
+    try:
+        library = module_from_spec(spec)
+        loader.exec_module(library)
+    except ImportError:  # made for another system: a copied folder, an older C library
+        return
     sys.modules[LIBRARY] = library
     package_path.insert(0, str(place))

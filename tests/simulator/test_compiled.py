@@ -63,7 +63,9 @@ def test_compiled_or_from_its_source_the_engine_gives_the_same_bytes(tmp_path):
 
 
 @needs_it
-@pytest.mark.parametrize("spoilt", ["source", "neighbour", "new", "library", "made-from"])
+@pytest.mark.parametrize(
+    "spoilt", ["source", "neighbour", "new", "library", "cut short", "made-from"]
+)
 def test_of_another_source_or_not_whole_nothing_compiled_is_imported(tmp_path, spoilt):
     package = copied(tmp_path, with_compiled=True)
     place = compiled.folder(package)
@@ -75,6 +77,8 @@ def test_of_another_source_or_not_whole_nothing_compiled_is_imported(tmp_path, s
         (package / "another.py").touch()
     elif spoilt == "library":
         (place / compiled.files()[-1]).unlink()
+    elif spoilt == "cut short":
+        os.truncate(place / compiled.files()[0], 700_000)
     else:
         (place / compiled.MADE_FROM).write_text("")
     assert compiled.found(package) is None
@@ -82,11 +86,44 @@ def test_of_another_source_or_not_whole_nothing_compiled_is_imported(tmp_path, s
     assert ran(script, tmp_path) == [str(package / "engine.py"), str(package / "timing.py")]
 
 
+def test_whole_but_made_for_another_system_the_source_runs(tmp_path):
+    package = copied(tmp_path, with_compiled=False)
+    place = compiled.folder(package)
+    place.mkdir(parents=True)
+    for each in compiled.files():
+        (place / each).write_text("no library of this system")
+    stamp = compiled.stamp(place, compiled.source_digest(package))
+    (place / compiled.MADE_FROM).write_bytes(stamp)
+    assert compiled.found(package) == place
+    script = "from simulator import timing; print(timing.__file__)"
+    assert ran(script, tmp_path) == [str(package / "timing.py")]
+
+
+def test_what_a_killed_build_left_is_cleared_away_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(compile_simulator, "BUILD", "raise SystemExit(1)")
+    parent = tmp_path / "_compiled"
+    (parent / f"{compile_simulator.SCRATCH}left" / "build").mkdir(parents=True)
+    with pytest.raises(CommandError, match="not compiled: "):
+        compile_simulator.build_into(parent / "this")
+    assert list(parent.iterdir()) == []
+
+
+@needs_it
+def test_whoever_may_run_the_source_may_run_what_was_compiled():
+    place = compiled.folder()
+    paths = [place.parent, place, *place.iterdir()]
+    assert [path.name for path in paths if not path.stat().st_mode & 0o004] == []
+
+
 @pytest.mark.parametrize(
     ("fault", "advice"),
     [
         ("import a_module_that_is_nowhere", "`make install-dev`"),
         ("raise SystemExit(\"error: command '/usr/bin/cc' failed\")", "a C compiler and Python's"),
+        (
+            "raise SystemExit(\"No space left on device, error: command '/usr/bin/cc' failed\")",
+            "the disk is full",
+        ),
         ("raise SystemExit('simulator/kv.py:1: error: odd')", "from its source as before"),
     ],
 )
