@@ -24,6 +24,8 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=1
 """Any text at all: quotes, line ends, dots and brackets."""
 NAMES = TEXTS.filter(lambda text: bool(text.strip()))
 """A field of an identity says something: blanks alone are refused."""
+READABLE = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=12)
+"""What a route, a model or a region may be called."""
 COUNTS = st.integers(1, 10**9)
 PRICES = st.integers(0, 10**12)
 SIMULATED = "sim:llama-3.1-8b-rtx4090"
@@ -155,12 +157,12 @@ def fleets(draw: Any) -> Fleet:
         routes.append(
             route(
                 name, identity_id=identity_id(who), tokenizer_revision=who.tokenizer_revision,
-                address=SIMULATED, queue_limit=draw(COUNTS), region=draw(TEXTS),
+                address=SIMULATED, queue_limit=draw(COUNTS), region=draw(READABLE),
             )
         )  # fmt: skip
     names = tuple(each.route_id for each in routes)
     model = LogicalModel(
-        name=draw(TEXTS), primary_routes=names, max_input_tokens=8_192, max_output_tokens=1_024,
+        name=draw(READABLE), primary_routes=names, max_input_tokens=8_192, max_output_tokens=1_024,
         max_total_tokens=8_192, default_output_tokens=64, default_deadline_us=draw(COUNTS),
     )  # fmt: skip
     # Of each key one rate: whoever is budgeted finds a price.
