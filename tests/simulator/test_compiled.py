@@ -119,6 +119,7 @@ def test_whoever_may_run_the_source_may_run_what_was_compiled():
     ("fault", "advice"),
     [
         ("import a_module_that_is_nowhere", "`make install-dev`"),
+        ("raise SystemExit(\"CompileError: Command '['/bin/false', '-c']'\")", "a C compiler and"),
         ("raise SystemExit(\"error: command '/usr/bin/cc' failed\")", "a C compiler and Python's"),
         (
             "raise SystemExit(\"No space left on device, error: command '/usr/bin/cc' failed\")",

@@ -17,6 +17,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from simulator import compiled
 
 LIMIT_S = 900
+LINE_CHARS = 240  # a compiler's command with all its options would fill the screen
 SCRATCH = "building-"
 READABLE_UMASK = 0o022  # whoever may run the source may run its machine code
 # In a process of its own: mypyc ends the process that meets an error, and says why on stderr.
@@ -117,12 +118,12 @@ def _build_into(place: Path) -> None:
 
 def _why(said: str) -> str:
     """Return what an operator does about a build that failed; the build's last words beneath."""
-    last = "\n".join(said.strip().splitlines()[-4:])
+    last = "\n".join(line[:LINE_CHARS] for line in said.strip().splitlines()[-4:])
     if "No module named" in said:
         advice = "mypyc and setuptools are needed: `make install-dev`"
     elif "No space left" in said:
         advice = "the disk is full"
-    elif "Python.h" in said or "command '" in said or "No such file" in said:
+    elif any(sign in said for sign in ("Python.h", "CompileError", "command '", "No such file")):
         advice = "a C compiler and Python's headers are needed: `apt-get install gcc python3-dev`"
     else:
         advice = "the simulator runs from its source as before"
