@@ -202,9 +202,9 @@ def replay(scenario: Scenario, progress: Callable[[float], None] | None = None) 
     routing = scenario.routing
     route = POLICIES[scenario.policy]() if routing is None else routing(scenario)
     total, drained = len(trace), None
-    heard = route
+    heard, run_over = route, _unheard
     if progress is not None:
-        heard = _reporting(route, total, progress)
+        heard, run_over = _reporting(route, total, progress), partial(progress, 1.0)
         drained = partial(_tell_left, total, progress)
     fleet = Fleet(
         jobs_of(trace, config.block_tokens), [(config, profile.time)] * scenario.replicas, heard
@@ -214,8 +214,9 @@ def replay(scenario: Scenario, progress: Callable[[float], None] | None = None) 
         gc.collect()
     shed = tuple(sorted(route.shed.items())) if isinstance(route, Shedding) else ()
     capacity = config.usable_blocks * config.block_tokens * scenario.replicas
+    run_over()
     ttft, ttft_curve = distribution_of(_ttft_ms(fleet.jobs, scenario.profile.overhead_us))
-    itl, itl_curve = distribution_of_parts(partial(_inter_token_gaps, fleet))
+    itl, itl_curve = distribution_of_parts(partial(_inter_token_gaps, fleet, run_over))
     return Replay(
         summary=_summary(scenario, fleet, shed, ttft, itl),
         ttft=ttft_curve,
@@ -241,10 +242,17 @@ def _tell_left(total: int, progress: Callable[[float], None], left: int) -> None
     progress(1 - left / total)
 
 
-def _inter_token_gaps(fleet: FleetResult) -> Iterator[tuple[Floats, Ints]]:
-    """(gap ms, how often) in parts, one replica after the other; exact."""
+def _unheard() -> None:
+    """Nobody asked to hear of the run."""
+
+
+def _inter_token_gaps(
+    fleet: FleetResult, part: Callable[[], None]
+) -> Iterator[tuple[Floats, Ints]]:
+    """(gap ms, how often) in parts, one replica after the other; exact. `part` hears each."""
     for replica in range(len(fleet.iterations)):
         for gaps, counts in fleet.of_replica(replica).inter_token_parts():
+            part()
             yield gaps / PS_PER_MS, counts
 
 

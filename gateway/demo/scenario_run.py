@@ -1,6 +1,6 @@
 """Runs a fault scenario on a fresh ledger and says what is diagnosed from what it recorded."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,12 +56,19 @@ class Result:
         return self.found == (self.scenario.finds or "healthy")
 
 
-def run(ledger: Path, scenario: Scenario, seed: int) -> Result:
-    """The scenario's two windows on the migrated, empty ledger at `ledger`, and the diagnosis."""
+def _no_step() -> None:
+    """Nobody waits for one."""
+
+
+def run(ledger: Path, scenario: Scenario, seed: int, step: Callable[[], None] = _no_step) -> Result:
+    """The scenario's two windows on the migrated, empty ledger at `ledger`, and the diagnosis.
+
+    `step` is called at each arrival.
+    """
     with Store.open(ledger, projections=(Rollups(),)) as store:
         store.append(_fleet()).result()
         for place, load in enumerate((scenario.before, scenario.now)):
-            _window(store, ledger, load, seed * 2 + place, place)
+            _window(store, ledger, load, seed * 2 + place, place, step)
         store.flush()
     with closing(connect_read_only(ledger)) as connection:
         before, now, findings = diagnosis(
@@ -70,7 +77,9 @@ def run(ledger: Path, scenario: Scenario, seed: int) -> Result:
     return Result(scenario=scenario, seed=seed, before=before, now=now, findings=findings)
 
 
-def _window(store: Store, ledger: Path, load: Load, seed: int, place: int) -> None:
+def _window(
+    store: Store, ledger: Path, load: Load, seed: int, place: int, step: Callable[[], None]
+) -> None:
     start_us = START_US + place * WINDOW_US
     store.append((_policy_row(load, place, start_us),)).result()
     with closing(connect_read_only(ledger)) as connection:
@@ -91,7 +100,7 @@ def _window(store: Store, ledger: Path, load: Load, seed: int, place: int) -> No
         outcomes=outcomes_of(load, seed),
     )
     for _ in replay.run(arrivals(load, seed)):
-        pass
+        step()
 
 
 def _unread(receipt: object) -> None:

@@ -10,6 +10,7 @@ from django.db import connections
 
 from gateway.demo.scenario_run import Result, run
 from gateway.demo.scenarios import SCENARIOS
+from gateway.management.progress import ctrl_c_at_a_step
 from ledger.diagnosis import Finding
 
 
@@ -37,7 +38,8 @@ class Command(BaseCommand):
             with tempfile.TemporaryDirectory() as folder:
                 path = keep or Path(folder) / "ledger.sqlite3"
                 migrated(path)
-                result = run(path, SCENARIOS[chosen], options["seed"])
+                with ctrl_c_at_a_step() as step:
+                    result = run(path, SCENARIOS[chosen], options["seed"], step)
             self._tell(result)
             wrong += not result.right
         if wrong:
