@@ -11,13 +11,16 @@ from typing import Literal
 
 import msgspec
 
-from ledger import money_checks, state_checks
+from ledger import archive_audit, money_checks, state_checks
+from ledger.errors import LedgerError
 from ledger.findings import Finding, Scope
 from ledger.queries import violations as v
 from ledger.reading import read_head
 
 Severity = Literal["fault", "warning"]
 Find = Callable[[Scope], Iterator[Finding]]
+# What a check meets where somebody put a text in place of a number, other bytes in place of sums.
+NO_VALUE = (ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError)
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,6 +198,16 @@ CHECKS: tuple[Check, ...] = (
         find=state_checks.open_work_is_rows,
     ),
     Check(
+        code="ARCHIVES_ARE_KEPT",
+        title="Each archive's action names the rows and requests that are kept of it",
+        find=archive_audit.archives_are_kept,
+    ),
+    Check(
+        code="ARCHIVED_SUMS_ARE_REQUESTS",
+        title="The sums of archived months are of the requests that were archived",
+        find=archive_audit.archived_sums_are_requests,
+    ),
+    Check(
         code="ROLLUPS_EQUAL_RECEIPTS",
         title="The rollups are the sums of the receipts",
         find=state_checks.rollups_equal_receipts,
@@ -237,4 +250,11 @@ def _findings(check: Check, scope: Scope) -> tuple[Finding, ...]:
         raise  # interrupted, or locked: nothing was found out
     except sqlite3.DatabaseError as error:
         what = f"it can't be read: {error}; run verify_ledger, then restore the last backup"
+        return (Finding(table="ledger", what=what),)
+    except LedgerError as error:
+        return (Finding(table="ledger", what=str(error)),)
+    except NO_VALUE as error:
+        what = (
+            f"it holds a value that was never written ({type(error).__name__}): run verify_ledger"
+        )
         return (Finding(table="ledger", what=what),)

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
+from ledger.errors import LedgerError
 from ledger.findings import Finding, Scope
 from ledger.money import join
 from ledger.open_work import OPEN_HOLDS, OPEN_REQUESTS, POSTED_WHOLE
@@ -66,7 +67,7 @@ def rollups_equal_receipts(scope: Scope) -> Iterator[Finding]:
     """The first row in which the rollups differ from receipts added up again."""
     try:
         difference = first_difference(scope.connection)
-    except (sqlite3.OperationalError, LookupError) as error:
+    except (sqlite3.OperationalError, LookupError, ValueError, LedgerError) as error:
         difference = f"they can't be read: {error}"
     if difference is not None:
         yield Finding(table="rollups", what=difference)

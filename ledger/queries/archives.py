@@ -34,6 +34,19 @@ class ArchivedRequest(msgspec.Struct, frozen=True, kw_only=True):
     file: str  # the archive that holds it
 
 
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What the ledger keeps of one archive."""
+
+    rows: int
+    requests: int
+    first_seq: int
+    last_seq: int
+
+    def __str__(self) -> str:
+        rows = f"{self.rows:,} rows of {self.first_seq:,} to {self.last_seq:,}"
+        return f"{self.requests:,} requests, {rows}"
+
+
 def archives(connection: sqlite3.Connection) -> list[Archive]:
     """All of them, the oldest first."""
     sql = f"{select(ControlAction)} WHERE action = ? ORDER BY seq"
@@ -86,6 +99,30 @@ def archived_rows(connection: sqlite3.Connection, size: int) -> int:
     """How many of the first `size` rows of the chain are in archives."""
     sql = f"SELECT count(*) FROM {ArchivedRow.TABLE} WHERE seq <= ?"
     return int(fetch_one(connection, sql, (size,))[0])
+
+
+def kept_by_archive(connection: sqlite3.Connection) -> dict[int, Kept]:
+    """What is kept of each archive, by the place of the action that names it."""
+    rows = fetch(
+        connection,
+        f"SELECT archive_seq, count(*), min(seq), max(seq) FROM {ArchivedRow.TABLE} GROUP BY 1",
+    )
+    sql = "SELECT archive_seq, count(*) FROM archived_request GROUP BY 1"
+    requests = {row[0]: row[1] for row in fetch(connection, sql)}
+    found = {
+        seq: Kept(rows=count, requests=requests.pop(seq, 0), first_seq=first, last_seq=last)
+        for seq, count, first, last in rows
+    }
+    return found | {
+        seq: Kept(rows=0, requests=count, first_seq=0, last_seq=0)
+        for seq, count in requests.items()
+    }
+
+
+def requests_by_tenant(connection: sqlite3.Connection) -> dict[str, int]:
+    """How many requests of each tenant are in archives."""
+    sql = "SELECT tenant_id, count(*) FROM archived_request GROUP BY 1"
+    return {row[0]: row[1] for row in fetch(connection, sql)}
 
 
 def kept_hashes(

@@ -22,7 +22,8 @@ CODES = [
     "RECEIPT_HAS_DECISION", "RECEIPT_IS_ITS_ATTEMPTS", "SETTLEMENT_IS_ITS_RECEIPT",
     "SETTLED_ONCE", "NO_ORPHANS", "IDS_UNIQUE", "TIME_ORDER", "NOTHING_NEGATIVE",
     "IDEMPOTENCY_KEYS_POINT_AT_REQUESTS", "CHAIN_HEAD_IS_ROWS", "TRIGGERS_IN_PLACE",
-    "OPEN_WORK_IS_ROWS", "ROLLUPS_EQUAL_RECEIPTS",
+    "OPEN_WORK_IS_ROWS", "ARCHIVES_ARE_KEPT", "ARCHIVED_SUMS_ARE_REQUESTS",
+    "ROLLUPS_EQUAL_RECEIPTS",
 ]  # fmt: skip
 
 
@@ -165,7 +166,11 @@ BREAKS = [
     ("CHAIN_HEAD_IS_ROWS", "DELETE FROM trace_event WHERE {one}"),
     ("OPEN_WORK_IS_ROWS", "DELETE FROM open_request"),
     ("OPEN_WORK_IS_ROWS", "UPDATE tenant_posted SET low = low + 1"),
+    ("OPEN_WORK_IS_ROWS", "UPDATE tenant_posted SET low = 'many'"),
     ("ROLLUPS_EQUAL_RECEIPTS", "UPDATE rollup_total SET input_tokens = input_tokens + 1"),
+    ("ROLLUPS_EQUAL_RECEIPTS", "INSERT INTO rollup_packed VALUES (15, 0, x'00')"),
+    ("ARCHIVED_SUMS_ARE_REQUESTS", "INSERT INTO archived_request VALUES ('r', 't', 9)"),
+    ("ARCHIVES_ARE_KEPT", "INSERT INTO archived_row VALUES (9, 1, x'', x'', 8)"),
 ]
 
 

@@ -53,7 +53,7 @@ class Command(BaseCommand):
         with opened(path) as connection:
             try:
                 difference = first_difference(connection, progress=self._report)
-            except (sqlite3.OperationalError, LookupError) as error:
+            except (sqlite3.OperationalError, LookupError, ValueError) as error:
                 raise CommandError(f"The rollups can't be read: {error}.") from error
         if difference is not None:
             raise CommandError(f"The rollups differ from the receipts. {difference}")
