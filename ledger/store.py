@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from ledger.errors import WRITE_FAULTS, LedgerNotReady, LedgerUnavailable, Recor
 from ledger.lock import LedgerLock
 from ledger.records import Record
 from ledger.statements import Appended
+from ledger.write_ahead import copy_log
 from ledger.writer import Outcome, Projection, Writer
 
 __all__ = ["Appended", "LedgerUnavailable", "Projection", "RecordRefused", "Store"]
@@ -69,6 +70,8 @@ class Store:
         self._closing = False
         self._last_error: str | None = None
         self._fault: str | None = None
+        self._copier = ThreadPoolExecutor(1, thread_name_prefix="ledger-checkpoint")
+        self._copied: Future[int] | None = None
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
 
@@ -187,6 +190,7 @@ class Store:
                 left, self._queue = list(self._queue), deque()
             # Empty but where the thread was ended by a fault of its own: nobody waits for ever.
             _deliver(left, [LedgerUnavailable("the ledger's writer has ended")] * len(left))
+            self._copier.shutdown()
             try:
                 self._writer.close()
             except Exception:
@@ -232,9 +236,20 @@ class Store:
                     self._writer.probe()
                     self._last_error = None
             elif self._writer.checkpoint_due(idle=idle):
-                self._writer.checkpoint()
+                self._checkpoint()
         except LedgerUnavailable as error:
             self._failed(error)
+
+    def _checkpoint(self) -> None:
+        """Has the log copied beside the commits; once that is done, what came meanwhile here."""
+        if self._copied is None:
+            try:
+                self._copied = self._copier.submit(copy_log, self.path)
+            except RuntimeError:  # no thread can be started now: all of it here, then
+                self._writer.checkpoint()
+        elif self._copied.done() or self._writer.checkpoint_overdue():
+            copied, self._copied = self._copied, None
+            self._writer.checkpoint(copied.result())
 
     def _failed(self, error: LedgerUnavailable) -> None:
         if self._last_error is None:

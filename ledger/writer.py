@@ -11,6 +11,7 @@ from itertools import chain as flatten
 from pathlib import Path
 from typing import Protocol, cast
 
+from ledger import write_ahead
 from ledger.chain import BadHead, Builder, Head
 from ledger.errors import (
     LedgerDamaged,
@@ -29,9 +30,6 @@ from ledger.triggers import check_triggers
 BUSY_TIMEOUT_MS = 5_000
 CACHE_KIB = 65_536
 CACHED_STATEMENTS = 512
-WAL_PAGES_IDLE = 1_000  # checkpoint when there is nothing else to do
-WAL_PAGES_BUSY = 8_000  # checkpoint between two commits: 32 MiB
-PAGES_PER_ROW_GUESS = 4  # until the first checkpoint has said
 
 Outcome = tuple[Appended, ...] | RecordRefused
 
@@ -61,8 +59,7 @@ class Writer:
         self._projections = (OpenWork(), *projections)
         self._connection: sqlite3.Connection | None = None
         self._file = (0, 0)
-        self._rows_since_checkpoint = 0
-        self._pages_per_row = float(PAGES_PER_ROW_GUESS)
+        self._log = write_ahead.LogPages()
         self.checkpointed_at_s: float | None = None  # by the monotonic clock
         self.head = Head()
         self.open()
@@ -132,22 +129,25 @@ class Writer:
             raise LedgerUnavailable(f"the ledger's disk is still failing: {error}", code) from error
 
     def checkpoint_due(self, *, idle: bool) -> bool:
-        limit = WAL_PAGES_IDLE if idle else WAL_PAGES_BUSY
-        return self._rows_since_checkpoint * self._pages_per_row >= limit
+        return self._log.waiting() >= (write_ahead.PAGES_IDLE if idle else write_ahead.PAGES_BUSY)
 
-    def checkpoint(self) -> None:
-        """Copies the write-ahead log into the file as far as readers allow, without waiting."""
+    def checkpoint_overdue(self) -> bool:
+        """Whether the log has more than it may: the disk copies more slowly than commits write."""
+        return self._log.waiting() >= write_ahead.PAGES_LIMIT
+
+    def checkpoint(self, copied_pages: int = 0) -> None:
+        """Copies the write-ahead log into the file as far as readers allow, without waiting.
+
+        `copied_pages`: what the log held when most of it was copied beside the commits. One that
+        was copied whole may have begun anew since, and then tells of its last few pages alone.
+        """
         try:
-            found = fetch_one(self._connected(), "PRAGMA wal_checkpoint(PASSIVE)")
+            pages = write_ahead.checkpoint(self._connected())
         except sqlite3.Error as error:
             self._abandon()
-            code = write_fault_of(error)
-            raise LedgerUnavailable(f"the ledger can't be checkpointed: {error}", code) from error
-        pages = found[1]
+            raise write_ahead.not_copied(error) from error
         self.checkpointed_at_s = time.monotonic()
-        if self._rows_since_checkpoint and pages > 0:
-            self._pages_per_row = pages / self._rows_since_checkpoint
-        self._rows_since_checkpoint = 0
+        self._log.copied(max(pages, copied_pages))
 
     def close(self) -> None:
         """Closes the connection, the write-ahead log copied into the file and cut to nothing.
@@ -236,7 +236,7 @@ class Writer:
         if closed:
             connection.executemany("INSERT OR REPLACE INTO chain_block VALUES (?, ?)", closed)
         connection.execute("COMMIT")
-        self._rows_since_checkpoint += head.size - self.head.size
+        self._log.committed(head.size - self.head.size)
         self.head = head
 
 

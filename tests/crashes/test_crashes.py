@@ -5,7 +5,7 @@ import random
 import pytest
 
 from ledger import store as store_module
-from ledger import writer as writer_module
+from ledger import write_ahead
 from ledger.reading import connect_read_only, fetch
 from tests.crashes import disk
 from tests.crashes.world import run
@@ -17,8 +17,8 @@ STEPS = 80
 def upkeep_as_it_was(monkeypatch):
     """The simulation decides when the log is checkpointed; afterwards the store does again."""
     monkeypatch.setattr(store_module, "IDLE_WAIT_S", store_module.IDLE_WAIT_S)
-    for name in ("WAL_PAGES_BUSY", "WAL_PAGES_IDLE"):
-        monkeypatch.setattr(writer_module, name, getattr(writer_module, name))
+    for name in ("PAGES_BUSY", "PAGES_IDLE"):
+        monkeypatch.setattr(write_ahead, name, getattr(write_ahead, name))
 
 
 @pytest.mark.parametrize("seed", [1, 20261129])
