@@ -22,7 +22,7 @@ from gateway.policy.values import (
 )
 from ledger.rates import RateTable
 
-CODE_REVISION: Final = f"{replay.CODE_REVISION}/attempts-1"
+CODE_REVISION: Final = f"{replay.CODE_REVISION}/attempts-2"
 """Of the deciding code: filters and estimates are those of admission. Whoever changes what
 `next_step` returns for any input raises the second part."""
 

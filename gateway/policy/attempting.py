@@ -11,7 +11,7 @@ import msgspec
 
 from gateway.policy import canary, candidates, fallback, limits
 from gateway.policy.caps import Caps
-from gateway.policy.estimates import Scale, Weighing
+from gateway.policy.estimates import LaterScale, Scale, Weighing
 from gateway.policy.fallback import Origin
 from gateway.policy.filters import Bounds, sift
 from gateway.policy.hedging import may_hedge
@@ -41,6 +41,8 @@ Asked = Literal["ended", "hedge_due"]
 
 UNAVAILABLE: Final = "NO_ROUTE_LEFT"
 """Every route fell at a filter; the candidates say which."""
+LAST_ATTEMPT: Final = "LAST_ATTEMPT"
+"""A route that was tried before could be tried again, but an edge leads to one that wasn't."""
 
 
 class Story(Value, frozen=True, kw_only=True):
@@ -92,7 +94,8 @@ def next_step(
     """Return what follows; equal values give equal bytes.
 
     After an end: once without what the provider refused, else a retry on the model's own routes,
-    else a fallback along an edge. Beside a silent attempt: a hedge on another of its own routes.
+    else a fallback along an edge. The last attempt goes to a route that this request wasn't on,
+    where one can have it. Beside a silent attempt: a hedge on another of the model's own routes.
     """
     scene = _Scene(request, context, policy, story)
     if scene.model is None:
@@ -158,11 +161,19 @@ class _Scene:
         used_up = limits.over_tenant(self.context.tenant, 0)
         return None if used_up is None else used_up[0]
 
-    def full(self) -> bool:
-        return len(self.story.attempts) >= self.rules.limit
+    @property
+    def attempts_left(self) -> int:
+        """How many the limit allows yet. One without what its provider refused costs none."""
+        free = any(each.without for each in self.story.attempts)
+        return self.rules.limit + free - len(self.story.attempts)
 
-    def scale(self) -> "_LaterScale":
-        return _LaterScale(self.left, self.context, self.policy, self.waits)
+    @property
+    def tried(self) -> frozenset[str]:
+        """The routes that this request was on."""
+        return frozenset(each.route_id for each in self.story.attempts)
+
+    def scale(self) -> LaterScale:
+        return LaterScale(self.left, self.context, self.policy, self.waits)
 
     def bounds(self, scale: Scale) -> Bounds:
         assert self.model is not None  # noqa: S101 - next_step has asked
@@ -222,33 +233,6 @@ class _Scene:
         return tuple(sorted(set(names)))
 
 
-class _LaterScale(Scale):
-    """Weighs routes that have to be waited for: the wait is part of their estimates."""
-
-    __slots__ = ("_waits",)
-
-    def __init__(
-        self,
-        request: InferenceRequest,
-        context: AdmissionContext,
-        policy: RoutePolicy,
-        waits: dict[str, int],
-    ) -> None:
-        super().__init__(request, context, policy)
-        self._waits = waits
-
-    def weigh(self, routes: tuple[Route, ...]) -> list[Weighing]:
-        return [self._later(weighing) for weighing in super().weigh(routes)]
-
-    def _later(self, weighing: Weighing) -> Weighing:
-        wait_us = self._waits.get(weighing.route.route_id, 0)
-        if not wait_us:
-            return weighing
-        return msgspec.structs.replace(
-            weighing, ttft_us=weighing.ttft_us + wait_us, e2e_us=weighing.e2e_us + wait_us
-        )
-
-
 def _again(scene: _Scene) -> Step:
     """Return what follows when the last attempt has ended badly and no other one runs."""
     last = scene.story.attempts[-1]
@@ -266,7 +250,7 @@ def _again(scene: _Scene) -> Step:
                 "retry", "OPTIONAL_PARAMETERS_REFUSED", weighed, looked_at,
                 without=without, degraded_from=last.degraded_from,
             )  # fmt: skip
-    if scene.full():
+    if scene.attempts_left <= 0:
         return scene.none("ATTEMPTS_USED_UP", ())
     rule, story = scene.rules.retry, scene.story
     if not within_budget(
@@ -275,17 +259,39 @@ def _again(scene: _Scene) -> Step:
         return scene.none("RETRY_BUDGET_SPENT", ())
     refused, looked_at = may_retry(last), ()
     if refused is None:
-        weighed, looked_at = _sifted(scene, scene.primaries())
+        last_one = scene.attempts_left == 1
+        weighed, looked_at = _sifted(scene, scene.primaries(), new_first=last_one)
+        if weighed is not None and last_one and weighed.route.route_id in scene.tried:
+            return _last_one(scene, weighed, looked_at)
         if weighed is not None:
             return scene.step("retry", "NOT_RUN", weighed, looked_at)
         refused = UNAVAILABLE
     return _fallen_back(scene, (Refusal(action="retry", reason=refused),), looked_at)
 
 
+def _last_one(scene: _Scene, tried: Weighing, looked_at: tuple[Candidate, ...]) -> Step:
+    """Return where the last attempt goes: along an edge, else to a route that was tried before.
+
+    Without it an edge would never be taken while its own route can still be retried (FBK-1).
+    """
+    instead = _fallen_back(scene, (Refusal(action="retry", reason=LAST_ATTEMPT),), looked_at)
+    if instead.action == "fallback":
+        return instead
+    edges = instead.refusals[1:]  # why not along one
+    return scene.step("retry", "NOT_RUN", tried, instead.candidates, refusals=edges)
+
+
 def _sifted(
-    scene: _Scene, routes: Iterable[Route], *, fresh_only: bool = False
+    scene: _Scene,
+    routes: Iterable[Route],
+    *,
+    fresh_only: bool = False,
+    new_first: bool = False,
 ) -> tuple[Weighing | None, tuple[Candidate, ...]]:
-    """Return the first of the routes that pass every hard filter, and all that were looked at."""
+    """Return the first of the routes that pass every hard filter, and all that were looked at.
+
+    `new_first`: one that this request was on before only where no other passes.
+    """
     scale = scene.scale()
     weighings = scale.weigh(tuple(routes))
     left, fell, _ = sift(scene.bounds(scale), weighings)
@@ -296,6 +302,8 @@ def _sifted(
     looked_at = candidates.primaries(weighings, fell)
     if not left:
         return None, looked_at
+    if new_first:
+        left = [w for w in left if w.route.route_id not in scene.tried] or left
     return first(scene.policy.ordering, left)[0], looked_at
 
 
@@ -314,7 +322,7 @@ def _fallen_back(
         origins,
         scene.ready.by_id,
         scene.foreign,
-        tried=frozenset(each.route_id for each in scene.story.attempts),
+        tried=scene.tried,
         outcome_unknown=any(each.state == "unknown" for each in scene.story.attempts),
     )
     looked_at = (*looked_at, *candidates.fallbacks(found))
@@ -371,12 +379,11 @@ def _hedged(scene: _Scene) -> Step:
         )
     ):
         refused = "HEDGE_BUDGET_SPENT"
-    if refused is None and scene.full():
+    if refused is None and scene.attempts_left <= 0:
         refused = "ATTEMPTS_USED_UP"
     if refused is not None:
         return scene.none(refused, (Refusal(action="hedge", reason=refused),))
-    tried = {each.route_id for each in story.attempts}
-    others = [route for route in scene.primaries() if route.route_id not in tried]
+    others = [route for route in scene.primaries() if route.route_id not in scene.tried]
     weighed, looked_at = _sifted(scene, others, fresh_only=True)
     if weighed is None:
         reason = UNAVAILABLE if others else "NO_OTHER_ROUTE"

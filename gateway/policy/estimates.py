@@ -246,6 +246,33 @@ class Scale:
         return priced.cost.total_pico if isinstance(priced, Priced) else None
 
 
+class LaterScale(Scale):
+    """Weighs routes that have to be waited for: the wait is part of their estimates."""
+
+    __slots__ = ("_waits",)
+
+    def __init__(
+        self,
+        request: InferenceRequest,
+        context: AdmissionContext,
+        policy: RoutePolicy,
+        waits: dict[str, int],
+    ) -> None:
+        super().__init__(request, context, policy)
+        self._waits = waits
+
+    def weigh(self, routes: tuple[Route, ...]) -> list[Weighing]:
+        return [self._later(weighing) for weighing in super().weigh(routes)]
+
+    def _later(self, weighing: Weighing) -> Weighing:
+        wait_us = self._waits.get(weighing.route.route_id, 0)
+        if not wait_us:
+            return weighing
+        return msgspec.structs.replace(
+            weighing, ttft_us=weighing.ttft_us + wait_us, e2e_us=weighing.e2e_us + wait_us
+        )
+
+
 def cost_pico(rate: Rate, tokens: int, output: int, *, batch: bool) -> int:
     """Return the estimated cost: the whole output cap, and no input cached.
 

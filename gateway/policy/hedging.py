@@ -38,11 +38,6 @@ def may_hedge(
     return None
 
 
-def is_valid(completed: bool, schema_valid: bool | None) -> bool:
-    """Return whether an end is a valid result: completed, and valid where a schema was asked."""
-    return completed and schema_valid is not False
-
-
 def gate(losers: tuple[Loser, ...]) -> tuple[str, ...]:
     """Return why a hedged request's losers fail the gate of HDG-1, a line each; empty: they pass.
 

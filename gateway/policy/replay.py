@@ -54,30 +54,6 @@ class DecisionInputs(Value, frozen=True, kw_only=True):
     predictions_seq: int = 0  # what was learned by then: predictions up to this place in the chain
 
 
-def inputs_of(
-    *,
-    request: InferenceRequest,
-    tenant: TenantState,
-    route_states: Iterable[RouteState],
-    now_us: int,
-    policy_revision: str,
-    rate_table_version: str,
-    evaluations_seq: int,
-    predictions_seq: int = 0,
-) -> DecisionInputs:
-    """Return the inputs with every snapshot replaced by its revision."""
-    return DecisionInputs(
-        request=request,
-        tenant=tenant,
-        now_us=now_us,
-        policy_revision=policy_revision,
-        rate_table_version=rate_table_version,
-        evaluations_seq=evaluations_seq,
-        routes=route_inputs(route_states),
-        predictions_seq=predictions_seq,
-    )
-
-
 def _route_input(state: RouteState) -> RouteInput:
     return RouteInput(
         route_id=state.route_id,

@@ -196,7 +196,10 @@ class BreakerRule(Value, frozen=True, kw_only=True):
 
 
 class AttemptRules(Value, frozen=True, kw_only=True):
-    """What may follow a request's first attempt. `limit` counts all attempts of one request."""
+    """What may follow a request's first attempt.
+
+    `limit` counts all attempts of one request, but for one without what its provider refused.
+    """
 
     limit: int = 1
     retry: RetryRule = RetryRule()

@@ -173,8 +173,11 @@ def test_what_a_caller_that_does_not_stream_never_saw_may_be_replaced(fleet):
 
 
 def test_no_more_attempts_than_the_policy_allows(fleet):
+    """FBK-1: and the last of them is the fallback's, though its primary could be retried."""
     end = played(fleet, planned(refusing(), refusing(), refusing()))
-    assert [kind for kind, _, _ in end.attempts()] == ["primary", "retry", "retry"]
+    assert [attempt[:2] for attempt in end.attempts()] == [
+        ("primary", FAST), ("retry", FAST), ("fallback", LONG),
+    ]  # fmt: skip
     assert steps_of(fleet, end)[-1][1:3] == ("none", "ATTEMPTS_USED_UP")
     assert (end.receipt.status, end.receipt.cost_total_pico, end.held) == ("failed", 0, (0, 0, 0))
 

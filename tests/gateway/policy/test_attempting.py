@@ -50,7 +50,9 @@ CODES = {
     "cancelled": ("CLIENT_GONE",),
     "running": (None,),
 }
-GOLDEN = {"policy-2/attempts-1": "ed664302a95560516dc7c26842b39e3ba850be40f605ecae2606e7ea5ccba11a"}
+TWO = replaced(POLICY, attempts=replaced(RULES, limit=2))
+OWN = replaced(TWO, models=(model("a"),))  # of two attempts, on one own route
+GOLDEN = {"policy-2/attempts-2": "b58ecfaf92021a741459086eda38a90de69caa9b19b79e01acb26c49a226e1b2"}
 """Of every revision of the deciding code, what it answers on the corpus."""
 
 
@@ -96,6 +98,45 @@ def test_a_fallback_has_to_keep_every_condition_of_its_edge():
     assert step(lost).action == "fallback"
     risky = replaced(ASKED, side_effects=True)
     assert why(step(lost, asked=risky), "fallback") == "edge_unknown_outcome"
+
+
+def test_the_last_attempt_goes_along_an_edge_and_not_to_the_route_that_failed():
+    """FBK-1, RTY-1: retries of a full primary can't use up what the declared fallback needs."""
+    found = step(rules=OWN)
+    assert (found.action, found.route_id, found.reason) == ("fallback", "c", "FALLBACK_OVERLOADED")
+    assert (found.degraded_from, why(found, "retry")) == ("a", "LAST_ATTEMPT")
+    assert step(rules=replaced(OWN, attempts=RULES)).action == "retry"
+    again = story(seen(), seen(1), seen(2))
+    assert step(again, rules=replaced(OWN, attempts=RULES)).route_id == "c"
+
+
+def test_the_last_attempt_is_retried_where_no_edge_may_be_taken_and_says_why():
+    """FBK-1: with the condition that the edge breaks."""
+    found = step(rules=OWN, evidence=())
+    assert (found.action, found.route_id, found.wait_us) == ("retry", "a", 50_000)
+    assert [each.action for each in found.refusals] == ["fallback"]
+    assert why(found, "fallback") == "edge_evaluation"
+    assert why(step(rules=replaced(OWN, edges=())), "fallback") == "NO_EDGE"
+    unreachable = story(seen(reason="PROVIDER_UNREACHABLE"))
+    only_full = replaced(OWN, edges=(edge("a", "c", allowed_reasons=("overloaded",)),))
+    assert step(rules=only_full).route_id == "c"
+    assert step(unreachable, rules=only_full).route_id == "a"
+
+
+def test_the_last_attempt_goes_to_an_own_route_that_was_not_tried_before_any_fallback():
+    """FBK-1: an answer of the main path is not given up while one of its routes is untried."""
+    cooled = story(cooldowns=(Cooldown(route_id="b", until_us=NOW_US + 3_000_000),))
+    assert (step(cooled).route_id, step(cooled, rules=TWO).route_id) == ("a", "b")
+    down = (STATES[0], state("b", healthy=False), STATES[2])
+    assert step(rules=TWO, states=down).route_id == "c"
+
+
+def test_the_try_without_what_was_refused_is_not_counted_among_the_attempts():
+    """RTY-2: it costs none, so the limit leaves room for what follows it."""
+    without = seen(1, kind="retry", without=("seed",))
+    first = seen(reason="PROVIDER_PARAMETER_REFUSED", refused_parameters=("seed",))
+    assert step(story(first, without), rules=TWO).action == "retry"
+    assert step(story(first, without, seen(2)), rules=TWO).reason == "ATTEMPTS_USED_UP"
 
 
 def test_what_is_left_of_deadline_money_and_slots_bounds_every_step():
@@ -152,7 +193,9 @@ def test_this_code_revision_answers_the_corpus_as_it_always_did():
     digest = sha256()
     for seed in range(1_000):
         of, asked, states = drawn(seed)
-        digest.update(canonical(step(of, asked, states=states)).encode() + b"\n")
+        last_one = step(msgspec.structs.replace(of, attempts=(seen(),)), asked, OWN)
+        for found in (step(of, asked, states=states), last_one):
+            digest.update(canonical(found).encode() + b"\n")
     assert digest.hexdigest() == GOLDEN.get(CODE_REVISION), (
         f"`next_step` answers otherwise than {CODE_REVISION} did. If that is meant, raise its "
         f"revision in attempt_replay.py and pin the new digest here: {digest.hexdigest()}"
