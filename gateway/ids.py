@@ -22,16 +22,6 @@ def exchange_id(now_us: int, random_bytes: bytes) -> str:
     return "xch_" + _sortable(now_us, random_bytes)
 
 
-def attempt_id(request_id: str, ordinal: int) -> str:
-    """Returns the id of a request's attempt; ordinals count from 0."""
-    return f"{request_id}.{ordinal}"
-
-
-def reservation_id(request_id: str) -> str:
-    """Returns the id of a request's reservation: it has one, under the request's own name."""
-    return request_id
-
-
 def completion_id(request_id: str) -> str:
     """Returns the id that an OpenAI client sees in the answer and in each of its chunks."""
     return "chatcmpl-" + request_id.removeprefix("req_")

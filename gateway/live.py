@@ -22,11 +22,9 @@ class LiveRoute:
     """One route now: its last snapshot, what is held on it, its breaker, when it may be asked."""
 
     route_id: str
-    takes: bool  # whether a decision may choose it
     snapshot: CapacitySnapshot | None
     in_flight: int
     kv_held_tokens: int
-    kv_reserved_since_tokens: int  # by requests that the snapshot doesn't show yet
     breaker: Breaker
     cooldown_until_us: int | None
 

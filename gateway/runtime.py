@@ -219,11 +219,9 @@ class Runtime:
             in_flight, kv_tokens = book.held_on(state.route_id)
             routes[state.route_id] = live.LiveRoute(
                 route_id=state.route_id,
-                takes=state.healthy,
                 snapshot=state.snapshot,
                 in_flight=in_flight,
                 kv_held_tokens=kv_tokens,
-                kv_reserved_since_tokens=state.reserved_since_kv_tokens,
                 breaker=breakers.get(state.route_id, Breaker()),
                 cooldown_until_us=cooling.get(state.route_id),
             )

@@ -66,9 +66,6 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return sha256(NODE_PREFIX + left + right).digest()
 
 
-entry_hash_of = node_hash
-
-
 class Builder:
     """The chain and the tree as rows are added; `head` is its state as a value.
 

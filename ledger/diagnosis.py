@@ -50,7 +50,6 @@ class Picture:
     tenants: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # requests, queue p95 µs
     tokens_per_second: float | None = None  # of output, generated in the window
     running_mean: float | None = None
-    waiting_mean: float | None = None
     kv_free_share: float | None = None  # the median over snapshots
 
 

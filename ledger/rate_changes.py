@@ -133,20 +133,6 @@ def history(tables: Sequence[RateTable], label: str) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-def gaps(table: RateTable) -> tuple[tuple[str, int, int | None], ...]:
-    """(label, from_us, until_us) of every time after its start at which a label has no price.
-
-    A label whose rates all end, or leave a time between two of them, or hold at some hours alone:
-    of such hours the whole time counts as a gap, since a day's other hours have no price.
-    """
-    return tuple(
-        (label, span.from_us, span.until_us)
-        for label in sorted({label_of(rate) for rate in table.rates})
-        for span in _spans_within(table, label, table.effective_from_us, None)
-        if all(rate.windows for rate in span.rates)
-    )
-
-
 def times_without_price(
     table: RateTable, keys: Sequence[str], region: str = "", provider: str = ""
 ) -> tuple[tuple[int, int | None], ...]:

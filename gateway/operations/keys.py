@@ -11,7 +11,6 @@ from gateway.operations.base import Operation, Plan, Refused, Seen
 from ledger.queries import configuration as stored
 from ledger.records import ApiKeyRevocation
 
-SCOPES_LIMIT = len(KNOWN_SCOPES)
 # Listed in the schema; another is refused by `plan`, in words that name it.
 Scope = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(KNOWN_SCOPES)})]
 

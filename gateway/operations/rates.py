@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from gateway.auth_roles import Role
-from gateway.fleet_file.differences import Difference, differences
+from gateway.fleet_file.differences import differences
 from gateway.fleet_file.in_force import declared_policy
 from gateway.fleet_file.named import instant, named
 from gateway.operations.base import Operation, Plan, Refused, Seen
@@ -123,14 +123,6 @@ class PublishRates(Operation, frozen=True, kw_only=True):
                 "changes": changes(differences(old, table)) if old else [],
             },
         )
-
-
-def rates_differences(
-    connection: sqlite3.Connection, before: str, after: str
-) -> tuple[Difference, ...] | None:
-    """What differs between two versions, each published or drafted; None where one is unknown."""
-    old, new = rates_of(connection, before), rates_of(connection, after)
-    return None if old is None or new is None else differences(old, new)
 
 
 def rates_of(connection: sqlite3.Connection, version: str) -> RateTable | None:

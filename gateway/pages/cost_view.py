@@ -10,13 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from django.http import QueryDict
-
 from gateway.pages.charts import StackedBars, stacked_bars
 from gateway.pages.formatting import percent, units
-from gateway.pages.periods import asked, refused
 from gateway.pages.receipt_filters import NO_VALUE
-from gateway.reporting import AskProblem, read_costs
 from ledger.money import units_text
 from ledger.queries.cost_sums import CostSums, UnitCost
 from ledger.queries.costs import TAG_PREFIX, CostRow, CostTable, Dimension, Drill
@@ -80,14 +76,6 @@ def groupings(tag_keys: Sequence[str]) -> dict[Dimension, str]:
     """Everything that costs can be asked for by, with its label."""
     tags = [f"{TAG_PREFIX}{key}" for key in tag_keys]
     return {**GROUPINGS, **{name: heading(name) for name in tags}}
-
-
-def dimensions_of(query: QueryDict) -> tuple[Dimension, ...]:
-    """The dimensions that the URL asks for; ValueError, saying what there is, for others."""
-    found = read_costs(asked(query), 0)
-    if isinstance(found, AskProblem):
-        raise refused(found)
-    return found.dimensions
 
 
 def lines(table: CostTable) -> tuple[Line, ...]:

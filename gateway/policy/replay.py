@@ -128,7 +128,7 @@ def encode_inputs(
     predictions_seq: int = 0,
     texts: RouteTexts | None = None,
 ) -> str:
-    """Return the canonical text of the inputs, for the ledger (see `inputs_of`).
+    """Return the canonical text of `DecisionInputs`, for the ledger: snapshots by revision.
 
     `texts` remembers those of the routes from one decision to the next.
     """

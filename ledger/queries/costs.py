@@ -159,18 +159,6 @@ def tag_keys(connection: sqlite3.Connection, limit: int = 200) -> list[str]:
     return sorted(keys)[:limit]
 
 
-def values_of(connection: sqlite3.Connection, dimension: str, limit: int = 200) -> list[str]:
-    """The values that a dimension has had, in order, without "": what a filter can offer."""
-    column = next((column for name, column in _COLUMNS.items() if name == dimension), None)
-    if column is None:
-        raise ValueError(f"{dimension} has no list of values")
-    sql = (
-        f"SELECT DISTINCT {column} FROM {LIVE.name('series')} "
-        f"WHERE {column} <> '' ORDER BY 1 LIMIT ?"
-    )
-    return [row[0] for row in fetch(connection, sql, (limit,))]
-
-
 def _checked(dimensions: Sequence[str], filters: Filter) -> tuple[tuple[Dimension, ...], _Filters]:
     """Both, known to be askable; ValueError names what is not."""
     unknown = [name for name in (*dimensions, *filters) if not is_dimension(name)]

@@ -53,7 +53,7 @@ _COLUMNS = (
     f"FROM ({_NEWEST}) AS used"
 )
 _SNAPSHOTS = (
-    "SELECT waiting_requests, running_requests, reserved_kv_tokens, free_kv_tokens "
+    "SELECT running_requests, reserved_kv_tokens, free_kv_tokens "
     "FROM capacity_snapshot AS c WHERE route_id = ? AND revision BETWEEN ? AND ? LIMIT ?"
 )
 
@@ -125,8 +125,7 @@ def picture(connection: sqlite3.Connection, start_us: int, end_us: int) -> Pictu
         tokens_per_second=float(output.sum()) / (max(1, end_us - start_us) / 1e6)
         if seen.count
         else None,
-        waiting_mean=_mean(capacity[:, 0]),
-        running_mean=_mean(capacity[:, 1]),
+        running_mean=_mean(capacity[:, 0]),
         kv_free_share=_median_free(capacity),
     )
 
@@ -148,7 +147,7 @@ def _seen(connection: sqlite3.Connection, start_us: int, end_us: int) -> Seen:
 def _snapshots(connection: sqlite3.Connection, seen: Seen) -> Numbers:
     """The snapshots that decisions used, from the first to the last that these requests name.
 
-    Columns: waiting, running, reserved KV tokens, free ones.
+    Columns: running, reserved KV tokens, free ones.
     """
     revisions = seen.number("snapshot_revision")
     routes = np.array([name or "" for name in seen.texts["route_id"]], dtype=np.str_)
@@ -158,7 +157,7 @@ def _snapshots(connection: sqlite3.Connection, seen: Seen) -> Numbers:
         if len(used):
             values = (route_id, int(used.min()), int(used.max()), SNAPSHOTS_LIMIT)
             found += [tuple(row) for row in fetch(connection, _SNAPSHOTS, values)]
-    return np.array(found, dtype=np.float64).reshape(-1, 4)
+    return np.array(found, dtype=np.float64).reshape(-1, 3)
 
 
 def _known(values: Numbers) -> Numbers:
@@ -197,7 +196,8 @@ def _tenants(seen: Seen) -> dict[str, tuple[int, int]]:
 
 def _median_free(capacity: Numbers) -> float | None:
     """The median share of free KV, of the snapshots in which something ran."""
-    whole = capacity[:, 2] + capacity[:, 3]
-    counted = (capacity[:, 1] > 0) & (whole > 0)
-    shares = np.sort(capacity[counted, 3] / whole[counted])
+    running, reserved, free = capacity.T
+    whole = reserved + free
+    counted = (running > 0) & (whole > 0)
+    shares = np.sort(free[counted] / whole[counted])
     return float(shares[len(shares) // 2]) if len(shares) else None

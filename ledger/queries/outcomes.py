@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from ledger.reading import fetch, fetch_one
 from ledger.records import OutcomeReport
-from ledger.rollups.outcomes import Outcome, folded
 from ledger.rows import record_of, select
 
 REPORTS_LIMIT = 1_000  # of one request
@@ -15,11 +14,6 @@ def reports_of(connection: sqlite3.Connection, request_id: str) -> list[OutcomeR
     """The reports of a request in chain order, at most REPORTS_LIMIT."""
     sql = f"{select(OutcomeReport)} WHERE request_id = ? ORDER BY seq LIMIT {REPORTS_LIMIT}"
     return [record_of(OutcomeReport, row) for row in fetch(connection, sql, (request_id,))]
-
-
-def outcome_of(connection: sqlite3.Connection, request_id: str) -> Outcome | None:
-    """What the reports of a request amount to; None where nobody has said anything."""
-    return folded(reports_of(connection, request_id))
 
 
 def report(connection: sqlite3.Connection, outcome_id: str) -> OutcomeReport | None:

@@ -171,11 +171,6 @@ def last_lock(
     return record_of(PeriodLock, rows[0]) if rows else None
 
 
-def locks(connection: sqlite3.Connection, provider: str) -> list[PeriodLock]:
-    sql = f"{select(PeriodLock)} WHERE provider = ? ORDER BY start_us DESC LIMIT {LIST_LIMIT}"
-    return [record_of(PeriodLock, row) for row in fetch(connection, sql, (provider,))]
-
-
 def run(connection: sqlite3.Connection, run_id: str) -> Stored[Reconciliation] | None:
     row = fetch_one(connection, f"{select(Reconciliation)} WHERE run_id = ?", (run_id,))
     return None if row is None else stored(Reconciliation, row)

@@ -33,9 +33,6 @@ class Convention:
     output: str
     meters: Mapping[str, str] = field(default_factory=dict)
     tier: str = ""
-    cached_inside: bool = True
-    reasoning_inside: bool = True
-    cache_write_lifetimes: bool = False
     omits_zeros: bool = False
     stream: Stream = "total"
 
@@ -143,8 +140,6 @@ _ALL = (
             "web_search": "server_tool_use.web_search_requests",
         },
         tier="service_tier",
-        cached_inside=False,
-        cache_write_lifetimes=True,
         stream="running",
     ),
     Convention(
@@ -160,7 +155,6 @@ _ALL = (
             "reasoning": "thoughtsTokenCount",
         },
         tier="serviceTier",
-        reasoning_inside=False,
         omits_zeros=True,
         stream="running",
     ),
@@ -178,8 +172,6 @@ _ALL = (
             ),
             "cache_write_1h": "cacheDetails[1h].inputTokens",
         },
-        cached_inside=False,
-        cache_write_lifetimes=True,
     ),
     Convention(
         name="cohere-billed",
@@ -205,7 +197,6 @@ _ALL = (
             "reasoning": "completion_tokens_details.reasoning_tokens | reasoning_tokens",
             "output_audio": "completion_tokens_details.audio_tokens",
         },
-        reasoning_inside=False,
         stream="running",
     ),
     Convention(
@@ -217,7 +208,6 @@ _ALL = (
             "citation": "citation_tokens",
             "web_search": "num_search_queries",
         },
-        reasoning_inside=False,
         stream="running",
     ),
     Convention(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.ids import attempt_id, completion_id, exchange_id, request_id
+from gateway.ids import completion_id, exchange_id, request_id
 
 TIMES = st.integers(0, 2**55 - 2)
 RANDOM = st.binary(min_size=10, max_size=10)
@@ -41,7 +41,6 @@ def test_what_an_id_cannot_hold_is_refused():
         request_id(0, bytes(9))
 
 
-def test_attempts_and_completions_carry_their_requests_name():
+def test_a_completion_carries_its_requests_name():
     made = request_id(1, bytes(10))
-    assert attempt_id(made, 2) == f"{made}.2"
     assert completion_id(made) == "chatcmpl-" + made.removeprefix("req_")

@@ -1,4 +1,4 @@
-"""Pico units as text, limbs and shares: exact in every digit (LED-3)."""
+"""Pico units as text, and limbs: exact in every digit (LED-3)."""
 
 from decimal import Decimal
 
@@ -10,7 +10,6 @@ from ledger.money import (
     INT64_MAX,
     INT64_MIN,
     LIMB,
-    allocate,
     int64,
     join,
     parse_scaled,
@@ -95,29 +94,3 @@ def test_limbs_added_up_apart_join_to_the_exact_sum(amounts):
     assert all(0 <= low < LIMB for _, low in limbs)
     highs, lows = sum(high for high, _ in limbs), sum(low for _, low in limbs)
     assert join(highs, lows) == sum(amounts)
-
-
-def test_ten_thousand_over_three_equal_weights_gives_the_odd_one_to_the_first():
-    assert allocate(10_000, (1, 1, 1)) == (3_334, 3_333, 3_333)
-
-
-def test_the_largest_remainder_gets_the_odd_one():
-    assert allocate(10, (1, 3, 3)) == (2, 4, 4)
-    assert allocate(100, (0, 1, 2)) == (0, 33, 67)
-
-
-@pytest.mark.parametrize("weights", [(), (0, 0), (1, -1, 5)])
-def test_weights_that_share_nothing_are_refused(weights):
-    with pytest.raises(ValueError, match="can't share out"):
-        allocate(10, weights)
-
-
-@given(
-    st.integers(-(10**18), 10**18),
-    st.lists(st.integers(0, 10**9), min_size=1, max_size=12).filter(any),
-)
-def test_shares_add_up_and_are_each_within_one_of_proportion(amount, weights):
-    shares = allocate(amount, weights)
-    assert sum(shares) == amount
-    for share, weight in zip(shares, weights, strict=True):
-        assert abs(share * sum(weights) - amount * weight) < sum(weights)

@@ -1,4 +1,4 @@
-"""Differences in exact percent, histories and gaps of rate tables (CST-7)."""
+"""Differences in exact percent, histories and unpriced times of rate tables (CST-7)."""
 
 from fractions import Fraction
 from typing import Any
@@ -11,7 +11,6 @@ from ledger.rate_changes import (
     BASE,
     PriceChange,
     changes,
-    gaps,
     history,
     share_text,
     times_without_price,
@@ -110,18 +109,6 @@ def test_a_ledger_without_a_table_has_no_history():
 def test_of_two_tables_from_one_instant_only_the_later_one_is_history():
     tables = [table(rate(), version="v1"), table(rate(key="n"), version="v2")]
     assert [(span.version, span.rates) for span in history(tables, "m")] == [("v2", ())]
-
-
-def test_a_time_without_a_price_is_a_gap_also_where_some_hours_have_one():
-    dated = table(
-        rate(valid_to_us=100),
-        rate(valid_from_us=150),
-        rate(key="ends", valid_to_us=90),
-        rate(key="nights", windows=(NIGHT,)),
-        rate(key="whole"),
-        effective_from_us=50,
-    )
-    assert gaps(dated) == (("ends", 90, None), ("m", 100, 150), ("nights", 50, None))
 
 
 def test_a_model_in_use_has_no_price_at_the_times_that_no_key_of_it_covers():

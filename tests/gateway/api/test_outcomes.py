@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from ledger.queries.outcomes import outcome_of, reports_of
+from ledger.queries.outcomes import reports_of
+from ledger.rollups.outcomes import folded
 
 TENANT, OTHER = "support-desk", "research-lab"
 
@@ -22,9 +23,9 @@ def said(server, path, body, tenant=TENANT):
 
 def reports(shared_fleet, request_id):
     connection = shared_fleet.reader()
-    found = reports_of(connection, request_id), outcome_of(connection, request_id)
+    found = reports_of(connection, request_id)
     connection.close()
-    return found
+    return found, folded(found)
 
 
 def test_an_outcome_is_taken_and_the_same_again_is_known(server, shared_fleet):

@@ -10,8 +10,9 @@ import pytest
 from django.http import QueryDict
 
 from gateway.api.reports import PATHS, answer
-from gateway.pages.cost_view import dimensions_of, export
-from gateway.pages.periods import range_of
+from gateway.pages.cost_view import export
+from gateway.pages.periods import asked
+from gateway.reporting import read_costs
 from gateway.submission import Caller
 from ledger.money import parse_units
 from ledger.queries.costs import costs
@@ -71,8 +72,8 @@ def test_costs_add_up_to_the_receipts_and_money_is_given_exactly_twice(connectio
     ],
 )
 def test_page_api_and_csv_agree_on_the_same_query(connection, query):
-    asked = range_of(QueryDict(query), NOW_US)
-    page = costs(connection, asked.period, dimensions_of(QueryDict(query)), zone=asked.zone)
+    ask = read_costs(asked(QueryDict(query)), NOW_US)
+    page = costs(connection, ask.when.period, ask.dimensions, zone=ask.when.zone)
     exported = list(csv.reader(io.StringIO(export(page).text)))[1:]
     parsed = parse_qs(query, keep_blank_values=True)
     body = answer("/api/v1/costs", parsed, FLEET, connection, NOW_US).body

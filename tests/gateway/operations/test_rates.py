@@ -7,11 +7,12 @@ import msgspec
 import pytest
 
 from gateway.demo.fleet import FAST_V2, IDENTITIES, rate_table
+from gateway.fleet_file.differences import differences
 from gateway.fleet_file.named import named
 from gateway.operations import anywhere
 from gateway.operations.base import Done, Seen
 from gateway.operations.rate_checks import LEAD_US, table_faults
-from gateway.operations.rates import DraftRates, PublishRates, rates_differences, rates_of
+from gateway.operations.rates import DraftRates, PublishRates, rates_of
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
 from ledger.rates import Rate, RateTable, Tier, Window
@@ -59,7 +60,7 @@ def test_a_published_table_takes_effect_at_its_time_and_the_audit_log_says_what_
         assert stored.rate_table_in_effect(connection, FAR_US - 1).version == FIRST
         assert stored.rate_table_in_effect(connection, FAR_US).version == "rates-2"
         action = actions(connection)[-1]
-        found = rates_differences(connection, FIRST, "rates-2")
+        found = differences(rates_of(connection, FIRST), rates_of(connection, "rates-2"))
     rate = f"rates[{FAST_V2.identity_id}].input_micro_per_mtok"
     assert f"{rate}: 2000000 -> 3000000" in json.loads(action.after_json)["changes"]
     assert [each.path for each in found] == ["effective_from_us", rate, "version"]
@@ -103,8 +104,8 @@ def test_a_draft_can_be_kept_compared_and_published(fleet):
         assert drafts.draft(connection, "rate_table", "rates-2").based_on == FIRST
         assert rates_of(connection, "rates-2").rates[0].fixed_pico == 7
         assert rates_of(connection, "rates-9") is None
-        paths = [each.path for each in rates_differences(connection, FIRST, "rates-2")]
-    assert f"rates[{FAST_V2.identity_id}].fixed_pico" in paths
+        found = differences(rates_of(connection, FIRST), rates_of(connection, "rates-2"))
+    assert f"rates[{FAST_V2.identity_id}].fixed_pico" in [each.path for each in found]
     done(fleet, publish(None, effective_from_us=FAR_US))
     assert refused(fleet, publish(None)).code == "VERSION_EXISTS"
     assert refused(fleet, publish(None, version="rates-9")).code == "NO_SUCH_DRAFT"

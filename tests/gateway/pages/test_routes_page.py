@@ -59,8 +59,8 @@ def line(*, seen=None, snapshot=None, drain=None, breaker=None, **route):
 
 def live(state: Any = "closed", **changed: Any) -> LiveRoute:
     fields: dict[str, Any] = {
-        "route_id": "fast-v2", "takes": True, "snapshot": None, "in_flight": 3,
-        "kv_held_tokens": 10, "kv_reserved_since_tokens": 0,
+        "route_id": "fast-v2", "snapshot": None, "in_flight": 3,
+        "kv_held_tokens": 10,
         "breaker": Breaker(state=state, until_us=NOW_US + 5), "cooldown_until_us": None,
     }  # fmt: skip
     return LiveRoute(**fields | changed)
