@@ -5,7 +5,7 @@ A column of a CSV is its number, from 1; of a JSON object it is the column where
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from ledger.invoices.currencies import CURRENCIES
@@ -16,6 +16,7 @@ from ledger.zones import to_us
 TEXT_LIMIT_CHARS = 200
 FINEST_PLACES = 40  # decimal places that an amount may be printed with
 TOKENS_LIMIT = 10**15
+TIME_LIMIT_US = 32_503_680_000_000_000  # the year 3000: what is later has no place in any calendar
 AMOUNT_LIMIT_PICO = 10**30  # 10^18 units
 
 _LEAP_SECOND = re.compile(r"(.*[0-9]:[0-5][0-9]):60(?![0-9])(.*)", re.DOTALL)
@@ -199,14 +200,15 @@ class Fields:
     def seconds(self, name: str) -> int:
         """A time as Unix seconds, in microseconds."""
         value = self.count(name)
-        if value is None or not 0 <= value < 32_503_680_000:  # the year 3000
+        if value is None or not 0 <= value * 1_000_000 < TIME_LIMIT_US:
             raise self.bad(name, "TIME", "it must be a time in Unix seconds")
         return value * 1_000_000
 
     def time(self, name: str, *, utc: bool = False) -> int:
         """A time in ISO 8601 or RFC 3339; with `utc`, one without an offset is taken as UTC.
 
-        A leap second, 23:59:60 of UTC, is the second after it.
+        A leap second, 23:59:60 of UTC, is the second after it. Of the years 1970 to 2999: what is
+        shown of a line is a date of a calendar, which ends with the year 9999.
         """
         text = self.need(name)
         leap = _LEAP_SECOND.fullmatch(text)
@@ -218,9 +220,11 @@ class Fields:
             if not utc:
                 raise self.bad(name, "TIME", f"{text[:40]!r} has no offset from UTC")
             moment = moment.replace(tzinfo=UTC)
+        at_us = to_us(moment)
         if leap is not None:
-            utc_time = moment.astimezone(UTC)
-            if (utc_time.hour, utc_time.minute) != (23, 59):
+            if at_us // 60_000_000 % 1_440 != 1_439:
                 raise self.bad(name, "TIME", f"{text[:40]!r} is no leap second: 23:59:60 UTC is")
-            moment += timedelta(seconds=1)
-        return to_us(moment)
+            at_us += 1_000_000
+        if not 0 <= at_us < TIME_LIMIT_US:
+            raise self.bad(name, "TIME", f"{text[:40]!r} is not in the years 1970 to 2999")
+        return at_us

@@ -115,6 +115,17 @@ def test_a_leap_second_is_the_second_after_it(end, seconds):
         assert line.end_us - line.start_us == seconds * 10**6
 
 
+@pytest.mark.parametrize(
+    "day", ["9999-12-31", "9999-12-31T23:59:60Z", "3000-01-01", "0001-01-01", "1969-12-31"]
+)
+def test_a_time_that_no_calendar_would_show_is_refused_with_its_place(day):
+    """REC-1: a day after 9999-12-31 has no name, and no page could show its line."""
+    heading = "usage_date_utc,model,cost_usd,token_type\n"
+    found = refused(f"{heading}{day},m,1.00,output\n".encode())
+    assert (found.code, found.line, found.column) == ("TIME", 2, 1)
+    assert len(whole(f"{heading}2999-12-31,m,1.00,output\n".encode()).lines) == 1
+
+
 def test_a_row_names_its_line_and_column():
     heading = b"usage_date_utc,model,cost_usd,token_type\n"
     good = b'2026-09-01,"a model, of\ntwo lines",0.10,output\n'
