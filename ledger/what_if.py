@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, TypeAlias
 
-from ledger.rate_lookup import LABEL_MARK, Place, Unpriced, place_of, price
+from ledger.rate_lookup import LABEL_MARK, Place, Unpriced, place_of, price_told
 from ledger.rates import RateTable, Usage, batch_priced
 from ledger.receipt_cost import read_meters
 
@@ -31,11 +31,12 @@ class Ran(NamedTuple):
     output_tokens: int
     usage_json: str | None
     cost_pico: int
+    service_tier: str | None = None
 
 
 class Served(NamedTuple):
-    """The fields of a receipt that a rate table prices, in the order of `queries.what_if`; then its
-    retries and hedges, those that used anything."""
+    """The fields of a receipt that a rate table prices, in the order of `queries.what_if`; then the
+    tier of the attempt that answered, and its retries and hedges, those that used anything."""
 
     tenant_id: str
     logical_model: str
@@ -50,7 +51,14 @@ class Served(NamedTuple):
     usage_json: str | None
     cost_total_pico: int
     cost_retry_and_hedge_pico: int
+    service_tier: str | None = None
     others: tuple[Ran, ...] = ()
+
+    @property
+    def used_nothing(self) -> bool:
+        """Whether nothing of it ran: no table has a price for that, and none is missing."""
+        used = self.input_tokens or self.output_tokens or self.usage_json or self.others
+        return self.rate_key is None and not used and not self.cost_total_pico
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,6 +134,9 @@ def tried(
                 key = (OTHERS,) * len(by)
             sums = groups.setdefault(key, Sums())
         sums.requests += 1
+        if served.used_nothing:
+            sums.compared += 1  # for nothing, on both sides
+            continue
         _count(
             sums,
             served,
@@ -187,7 +198,7 @@ def _others_cost(table: RateTable, served: Served, places: _Places) -> int | Non
 def _cost(table: RateTable, served: Served, ran: Served | Ran, places: _Places) -> int | None:
     """What the table asks for one attempt of a request; None where it has no price for it."""
     keys = tuple(key for key in (ran.route_id, ran.identity_id) if key is not None)
-    priced = price(
+    priced = price_told(
         table,
         keys,
         Usage(
@@ -206,9 +217,10 @@ def _cost(table: RateTable, served: Served, ran: Served | Ran, places: _Places) 
 
 
 def _place(ran: Served | Ran, places: _Places) -> Place:
-    """Where it ran: where its route is, else as the rate says that priced it."""
+    """Where it ran: where its route is, else as the rate says that priced it; and the tier that the
+    provider said, which its rate may not name."""
     provider, region, tier = "", "", ""
     if ran.rate_key is not None and LABEL_MARK in ran.rate_key:
         provider, region, tier = place_of(ran.rate_key)[1]
     provider, region = places.get(ran.route_id or "", (provider, region))
-    return provider, region, tier
+    return provider, region, ran.service_tier or tier

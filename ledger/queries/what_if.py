@@ -24,7 +24,7 @@ _SQL = (
 _ENDS = (
     "SELECT e.attempt_id, e.request_id, e.rate_key, coalesce(e.input_tokens, 0), "
     "coalesce(e.cached_input_tokens, 0), coalesce(e.output_tokens, 0), e.usage_json, "
-    "coalesce(e.cost_pico, 0) FROM attempt_event AS e "
+    "coalesce(e.cost_pico, 0), e.service_tier FROM attempt_event AS e "
     "WHERE e.request_id IN (:requests) AND e.event = 'ended' AND NOT EXISTS "
     "(SELECT 1 FROM attempt_event AS later WHERE later.request_id = e.request_id "
     "AND later.attempt_id = e.attempt_id AND later.event = 'ended' AND later.seq > e.seq) "
@@ -53,7 +53,7 @@ def served(
         for row in rows:
             one = Served(*tuple(row)[3:])
             ran = ends.get(row["request_id"])
-            yield one if ran is None else one._replace(others=_beside(one, ran))
+            yield one if ran is None else _with_attempts(one, ran)
         if len(rows) < page_rows:
             return
         seq, at_us = rows[-1]["seq"], rows[-1]["accepted_at_us"]
@@ -71,13 +71,16 @@ def _ends(connection: sqlite3.Connection, requests: Sequence[str]) -> dict[str, 
     return found
 
 
-def _beside(one: Served, ran: Sequence[Ran]) -> tuple[Ran, ...]:
-    """The attempts that used anything, without the one that the receipt itself prices."""
+def _with_attempts(one: Served, ran: Sequence[Ran]) -> Served:
+    """The request with the attempts that used anything, but for the one that the receipt itself
+    prices: of that its tier, which the receipt of a request of several attempts doesn't say."""
     own: Any = (one.rate_key, one.input_tokens, one.cached_input_tokens, one.output_tokens)
     own += (one.usage_json, one.cost_total_pico - one.cost_retry_and_hedge_pico)
-    answered = max((n for n, each in enumerate(ran) if tuple(each)[2:] == own), default=-1)
-    return tuple(
+    answered = max((n for n, each in enumerate(ran) if tuple(each)[2:-1] == own), default=-1)
+    others = tuple(
         each
         for n, each in enumerate(ran)
         if n != answered and (each.cost_pico or each.input_tokens or each.output_tokens)
     )
+    tier = one.service_tier if answered < 0 else ran[answered].service_tier
+    return one._replace(others=others, service_tier=tier)

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledger.queries.what_if import served
-from ledger.rates import Rate, RateTable
+from ledger.rate_lookup import Priced, price_told
+from ledger.rates import Rate, RateTable, Usage, Window
 from ledger.reading import connect_read_only
 from ledger.what_if import DAY_US, GROUPS_LIMIT, OTHERS, Served, as_if_in_effect, tried
 from tests import factories
@@ -160,6 +161,80 @@ def test_a_rate_for_a_region_is_tried_where_the_route_is():
     here = tried(both, [row()], places={"route-a": ("openai", "eu-west")}).whole
     there = tried(both, [row()], places={"route-a": ("openai", "us-east")}).whole
     assert (here.by_table_pico, there.by_table_pico) == (10_600_000_000, 3_600_000_000)
+
+
+TIERED = RateTable(
+    version="rates-1", effective_from_us=0, currency="units",
+    rates=(
+        *table(2).rates,
+        *table(1, service_tier="flex", windows=(Window(
+            utc_offset_minutes=330, from_second=0, to_second=43_200),)).rates,
+        *table(4, 16, service_tier="flex").rates,
+        *table(3, region="eu-west", batch_multiplier_permille=333).rates,
+    ),
+)  # fmt: skip
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["", "default", "flex", "priority", "scale"]),
+            st.sampled_from(["batch", "normal"]),
+            st.integers(0, DAY_US),
+            st.integers(0, 5),
+        ),
+        max_size=6,
+    ),
+    st.sampled_from(["us-east", "eu-west"]),
+)
+def test_cst_5_a_table_tried_on_what_it_priced_makes_no_difference(requests, region):
+    """Whatever service tier the provider said: one that no rate has is priced as it was then."""
+    made = []
+    for tier, priority, at_us, tokens in requests:
+        usage = Usage(input_tokens=7 * tokens, output_tokens=tokens)
+        place = ("openai", region, tier)
+        priced = price_told(
+            TIERED, ("route-a",), usage, batch=priority == "batch", at_us=at_us, place=place
+        )
+        assert isinstance(priced, Priced)
+        made.append(
+            row(
+                priority=priority, accepted_at_us=at_us, rate_key=priced.key,
+                service_tier=tier or None, input_tokens=7 * tokens, output_tokens=tokens,
+                cost_total_pico=priced.cost.total_pico,
+            )
+        )  # fmt: skip
+    whole = tried(TIERED, made, places={"route-a": ("openai", region)}).whole
+    assert (whole.compared, whole.by_table_pico) == (len(made), whole.before_pico)
+
+
+def test_cst_5_a_tier_that_a_table_prices_anew_is_tried_at_that_price(store, ledger_path):
+    """The receipt of one attempt says the tier; of several, the attempt that answered does."""
+    tier = {"service_tier": "flex", "rate_key": "route-a"}
+    alone = {"attempts": 1, "closes": 1, "service_tier": "flex"}
+    store.append(
+        [
+            factories.receipt(1, **alone),
+            factories.attempt(2, attempt_id="first"),
+            factories.attempt(2, attempt_id="second", ordinal=1),
+            factories.attempt_event(2, attempt_id="first", input_tokens=0, output_tokens=0,
+                                    cost_pico=0, outcome="failed"),
+            factories.attempt_event(2, attempt_id="second", **tier),
+            factories.receipt(2, attempts=2),
+        ]
+    ).result()  # fmt: skip
+    both = msgspec.structs.replace(
+        table(), rates=(*table(2).rates, *table(5, service_tier="flex").rates)
+    )
+    whole = tried(both, read(ledger_path)).whole
+    assert (whole.compared, whole.by_table_pico) == (2, 2 * 6_600_000_000)
+
+
+def test_cst_7_a_request_of_which_nothing_ran_lacks_no_price():
+    idle = row(status="failed", rate_key=None, input_tokens=0, output_tokens=0, cost_total_pico=0)
+    whole = tried(table(fixed_pico=7), [idle, row()]).whole
+    assert (whole.requests, whole.compared, whole.unpriced_before) == (2, 2, 0)
+    assert whole.by_table_pico == 4_600_000_007
 
 
 def test_groups_beyond_the_limit_are_added_up_as_others():
