@@ -15,6 +15,7 @@ from ledger.prices.imported import (
     micro_of,
     parsed,
     rate_from,
+    threshold_of,
 )
 from ledger.rates import Rate, Window
 from ledger.zones import to_us
@@ -47,7 +48,8 @@ _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9])(Z|[+-][0-9]{2}
 def read_genai(content: bytes) -> Imported:
     """Every model of the table as rates of the key "provider/model". ValueError: no such table.
 
-    A tier holds strictly above its start, for the whole request, as the table's schema says.
+    A tier holds strictly above its start, for the whole request, as the table's schema says. A
+    model that is not written as the schema says is left out, as what no rate can hold is.
     """
     providers = parsed(content)
     if not isinstance(providers, list):
@@ -56,15 +58,25 @@ def read_genai(content: bytes) -> Imported:
     models: dict[str, tuple[str, str]] = {}
     aliases: dict[str, str] = {}
     left_out: list[LeftOut] = []
-    for provider in providers:
-        for model in _listed(provider, "models"):
-            key = f"{provider['id']}/{model['id']}"
-            made = _rates(key, model["prices"], left_out)
+    for place, provider in enumerate(providers, start=1):
+        listed, named = _listed(provider, "models"), provider.get("id")
+        if not isinstance(named, str):
+            raise ValueError(f"provider {place} of the list has no id, as genai-prices v2 has it")
+        for number, model in enumerate(listed, start=1):
+            try:
+                key = f"{named}/{model['id']}"
+                made = _rates(key, model["prices"], left_out)
+                names = tuple(_exact_names(model.get("match")))
+            except (AttributeError, KeyError, TypeError, ValueError):
+                why = "it is written in another way than genai-prices v2 writes a model"
+                place_of = f"{named}: model {number}"
+                left_out.append(LeftOut(key=place_of, field="", value="", why=why))
+                continue
             if made:
                 rates += made
-                models[key] = (provider["id"], model["id"])
-                for name in _exact_names(model.get("match")):
-                    aliases.setdefault(f"{provider['id']}/{name}", key)
+                models[key] = (named, model["id"])
+                for name in names:
+                    aliases.setdefault(f"{named}/{name}", key)
             else:
                 left_out.append(LeftOut(key=key, field="prices", value="", why="it has no price"))
     return Imported(
@@ -136,7 +148,9 @@ def _collected(key: str, prices: Mapping[str, Any], left_out: list[LeftOut]) -> 
             tiers = value["tiers"] if isinstance(value, dict) else ()
             base = value["base"] if isinstance(value, dict) else value
             found = [(-1, micro_of(base, places))]
-            found += [(int(tier["start"]), micro_of(tier["price"], places)) for tier in tiers]
+            found += [
+                (threshold_of(tier["start"]), micro_of(tier["price"], places)) for tier in tiers
+            ]
         except NotExpressed as error:
             left_out.append(LeftOut(key=key, field=field, value=str(value), why=str(error)))
             continue

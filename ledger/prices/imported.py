@@ -73,6 +73,11 @@ class Prices:
     def put(self, meter: str, micro: int, over: int = -1) -> None:
         self.bands.setdefault(over, {})[meter] = micro
 
+    def drop(self, meter: str) -> None:
+        """Forget a meter in every band."""
+        for band in self.bands.values():
+            band.pop(meter, None)
+
 
 def parsed(content: bytes) -> Any:
     """The JSON of a file, gzip or not, its numbers as `Digits`. ValueError for anything else."""
@@ -122,6 +127,13 @@ def micro_of(value: Any, places: int) -> int:
     if micro > INT64_MAX:
         raise NotExpressed("it is larger than a column can hold")
     return micro
+
+
+def threshold_of(text: Any) -> int:
+    """A number of tokens from which other prices hold. NotExpressed where it is none."""
+    if not isinstance(text, str) or re.fullmatch(r"[0-9]{1,15}(\.0+)?", text) is None:
+        raise NotExpressed("its threshold is no whole number of tokens")
+    return int(text.partition(".")[0])
 
 
 def rate_from(key: str, prices: Prices, **where: Any) -> Rate:

@@ -17,6 +17,7 @@ from ledger.prices.imported import (
     micro_of,
     parsed,
     rate_from,
+    threshold_of,
 )
 from ledger.rates import Rate
 
@@ -96,12 +97,14 @@ def read_litellm(content: bytes) -> Imported:
 
 def _rates(key: str, entry: Mapping[str, Any], left_out: list[LeftOut]) -> list[Rate]:
     tiers: dict[str, Prices] = {}
+    lost: list[tuple[str, str]] = []
     for field, value in entry.items():
         if not _PRICED.search(field):
             if field == "provider_specific_entry" and isinstance(value, dict):
                 why = "a factor for a region or speed is no price"
                 left_out.append(LeftOut(key=key, field=field, value=str(value), why=why))
             continue
+        tier = meter = ""
         try:
             if field == "tiered_pricing":
                 _ranges(tiers.setdefault("", Prices(bands={})), value)
@@ -110,7 +113,12 @@ def _rates(key: str, entry: Mapping[str, Any], left_out: list[LeftOut]) -> list[
                 micro = _search_price(value) if field == SEARCH else micro_of(value, PER_ONE)
                 tiers.setdefault(tier, Prices(bands={})).put(meter, micro, over)
         except NotExpressed as error:
+            lost.append((tier, meter))
             left_out.append(LeftOut(key=key, field=field, value=str(value), why=str(error)))
+    for tier, meter in lost:
+        # Below a threshold alone its price would go on above it: a price that nobody stated.
+        if tier in tiers:
+            tiers[tier].drop(meter)
     return [
         rate_from(key, prices, service_tier=tier)
         for tier, prices in sorted(tiers.items())
@@ -128,15 +136,16 @@ def _placed(field: str, mode: str) -> tuple[str, str, int]:
     if match is None or meter is None:
         raise NotExpressed("no such meter")
     tier = match["tier"] or ""
-    return _TIER_OF.get(tier, tier), meter, int(match["k"]) * 1000 if match["k"] else -1
+    over = threshold_of(match["k"] + "000") if match["k"] else -1
+    return _TIER_OF.get(tier, tier), meter, over
 
 
 def _search_price(value: Any) -> int:
     """The price of a search where it is one price; by the size of its context it has no meter."""
-    sizes = set(value.values()) if isinstance(value, dict) else set()
-    if len(sizes) != 1:
+    sizes = list(value.values()) if isinstance(value, dict) else []
+    if not sizes or any(price != sizes[0] for price in sizes):
         raise NotExpressed("a search has several prices by its size")
-    return micro_of(sizes.pop(), PER_ONE)
+    return micro_of(sizes[0], PER_ONE)
 
 
 def _ranges(prices: Prices, value: Any) -> None:
@@ -148,7 +157,7 @@ def _ranges(prices: Prices, value: Any) -> None:
     end = 0
     try:
         for band in value:
-            start, until = (_whole(limit) for limit in band["range"])
+            start, until = (threshold_of(limit) for limit in band["range"])
             if start != end:
                 raise NotExpressed("its ranges don't join")
             costs = {name: cost for name, cost in band.items() if name != "range"}
@@ -164,11 +173,3 @@ def _ranges(prices: Prices, value: Any) -> None:
     for over, named in found:
         for meter, micro in named.items():
             prices.put(meter, micro, over)
-
-
-def _whole(limit: str) -> int:
-    """256000.0 as the whole number that it is."""
-    whole, _, rest = limit.partition(".")
-    if rest.strip("0"):
-        raise NotExpressed("a range ends inside a token")
-    return int(whole)

@@ -193,13 +193,15 @@ class Command(BaseCommand):
         tables = {
             kind: _imported(kind, Path(path)) for kind, path in _pairs(options["tables"]).items()
         }
-        self.stdout.write("provider,model,meter," + ",".join(tables))
+        rows = csv.writer(self.stdout, lineterminator="\n")
+        rows.writerow(("provider", "model", "meter", *tables))
         for each in disagreements(tables, SystemClock().now_us()):
             prices = [
                 units_text(each.prices[kind] * 10**6) if kind in each.prices else ""
                 for kind in tables
             ]
-            self.stdout.write(",".join((each.provider, each.model, each.meter, *prices)))
+            named = (safe_cell(each.provider), safe_cell(each.model), each.meter)
+            rows.writerow((*named, *prices))
 
     def _publish(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
         self._perform(

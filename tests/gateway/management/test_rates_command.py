@@ -1,5 +1,6 @@
 """`manage.py rates`: reading, trying, importing into a draft (CST-5, CST-7)."""
 
+import csv
 import json
 import re
 import shlex
@@ -180,6 +181,21 @@ def test_cst_7_an_import_that_would_leave_keys_without_a_price_says_so(priced, t
 def test_what_can_not_be_done_says_so(priced, arguments, said):
     with pytest.raises(CommandError, match=said):
         run(*arguments)
+
+
+def test_cst_9_models_on_which_tables_differ_are_listed_as_a_csv_that_is_safe_to_open(tmp_path):
+    files = []
+    for price, kind in ((1, "genai"), (2, "litellm")):
+        files.append(tmp_path / kind)
+        name = '=a,"b"'
+        text = [{"id": "p", "models": [{"id": name, "prices": {"input_mtok": price}}]}]
+        entry = {name: {"input_cost_per_token": price / 10**6, "litellm_provider": "p"}}
+        files[-1].write_text(json.dumps(text if kind == "genai" else entry))
+    out, _ = run("disagreements", f"genai={files[0]}", f"litellm={files[1]}")
+    assert list(csv.reader(out.splitlines())) == [
+        ["provider", "model", "meter", "genai", "litellm"],
+        ["p", '\'=a,"b"', "input", "1", "2"],
+    ]
 
 
 def test_a_name_that_is_only_the_beginning_of_a_model_is_refused_and_nothing_is_kept(

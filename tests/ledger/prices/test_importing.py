@@ -167,6 +167,62 @@ def test_service_tiers_and_thresholds_are_read_from_the_name_of_a_field():
     assert (batch.key, batch.cost.total_pico) == (f"acme/m#tier={BATCH_TIER}", 600_000_000)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        None, 7, "m-2", [], {"id": "m-2"}, model(None), model([None]), model("free"),
+        model({"input_mtok": {"base": 1}}), model({"input_mtok": {"base": 1, "tiers": None}}),
+        model([{"constraint": "always", "prices": {"input_mtok": 1}}]),
+        model([{"constraint": {"start_date": "2025-02-30"}, "prices": {"input_mtok": 1}}]),
+        model({"input_mtok": 1}, match={"or": [None, {"or": None}]}),
+    ],
+)  # fmt: skip
+def test_a_model_that_is_written_in_another_way_is_left_out_and_the_others_are_read(odd):
+    """CST-7: a file of someone else's is never a fault of this program."""
+    found = read_genai(providers(model({"input_mtok": 1, "output_mtok": 2}), odd))
+    assert [rate.key for rate in found.rates] == ["acme/m-1"]
+    assert found.left_out
+
+
+@pytest.mark.parametrize("start", ["null", "-5", "1.5", '"many"', "1" + 30 * "0", "[]"])
+def test_a_threshold_that_is_no_number_of_tokens_leaves_the_price_out(start):
+    tiers = f'{{"base": 1, "tiers": [{{"start": {start}, "price": 2}}]}}'
+    text = f'[{{"id": "a", "models": [{{"id": "m", "prices": {{"input_mtok": {tiers}}}}}]}}]'
+    found = read_genai(text.encode())
+    assert (found.rates, found.left_out[0].field) == ((), "input_mtok")
+
+
+def test_a_provider_without_a_name_is_refused_by_its_place():
+    with pytest.raises(ValueError, match="provider 2 of the list has no id"):
+        read_genai(b'[{"id": "acme", "models": []}, {"models": []}]')
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"search_context_cost_per_query": {"low": {}, "high": []}},
+        {"tiered_pricing": [{"range": [None, 1], "input_cost_per_token": 1}]},
+        {"tiered_pricing": [{"range": 5}]},
+        {f"input_cost_per_token_above_{10**30}k_tokens": 1},
+    ],
+)
+def test_what_is_no_price_of_litellms_is_left_out_and_named(entry):
+    text = json.dumps({"m": {"output_cost_per_token": 1} | entry}).encode()
+    found = read_litellm(text)
+    assert [left.field for left in found.left_out] == list(entry)
+    assert found.rates[0].unpriced == ("input", "cached_input")
+
+
+def test_a_price_over_a_threshold_that_no_rate_holds_leaves_the_meter_without_a_price():
+    """CST-7: else what is below the threshold would go on above it, which nobody stated."""
+    found = read_litellm(
+        b'{"m": {"input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06,'
+        b' "input_cost_per_token_above_200k_tokens": 1.23456789e-08}}'
+    )
+    assert found.rates[0].unpriced == ("input", "cached_input")
+    assert [left.field for left in found.left_out] == ["input_cost_per_token_above_200k_tokens"]
+
+
 def test_a_table_for_our_routes_takes_exact_names_and_refuses_what_it_does_not_know():
     found = read_genai(
         providers(
