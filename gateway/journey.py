@@ -6,7 +6,7 @@ reservation is durable, and a receipt is durable before it is handed on (LED-1, 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import cast
 
 import msgspec
@@ -133,20 +133,25 @@ class Journey:
 
     async def deliver(self, run: Run) -> AsyncIterator[Delta | Ended]:
         """Yield the pieces as they arrive, then Ended once; see `batches`."""
-        async for batch in self.batches(run):
+        async for _, batch in self.batches(run):
             for piece in batch:
                 yield piece
 
-    async def batches(self, run: Run) -> AsyncIterator[Sequence[Delta | Ended]]:
-        """Yield the pieces as they arrive, those together that are there at once, Ended last.
+    async def batches(
+        self, run: Run, choice: int = 0
+    ) -> AsyncGenerator[tuple[int, Sequence[Delta | Ended]], None]:
+        """Yield the pieces as they arrive, those together that are there at once, Ended last, each
+        batch with the number that its caller gave the run.
 
         Raises LedgerUnavailable instead of Ended where the end could not be made durable.
         """
-        index = 0
+        log, index = run.pieces, 0
         while True:
-            batch, fault = _until_fault(run.pieces, await run.pieces.since(index))
+            while not (arrived := log.since(index)):
+                await log.arrival()
+            batch, fault = _until_fault(log, arrived)
             if batch:
-                yield batch
+                yield choice, batch
                 if isinstance(batch[-1], Ended):
                     return
             if fault is not None:

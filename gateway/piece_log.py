@@ -42,13 +42,15 @@ class PieceLog:
         if self._waiters:
             _wake(self._waiters)
 
-    async def since(self, index: int) -> Sequence[Piece]:
-        """Return all pieces from an index on that are there, once there is one."""
-        while index >= len(self._pieces):
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
+    def since(self, index: int) -> Sequence[Piece]:
+        """Return all pieces from an index on that are there now."""
         return self._pieces[index:]
+
+    def arrival(self) -> asyncio.Future[None]:
+        """Return a future of the next piece's being there."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        return waiter
 
     async def whole(self) -> Sequence[Piece]:
         """Return all pieces once the last one is there; a reader of these is woken once."""

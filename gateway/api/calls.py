@@ -186,7 +186,8 @@ class Calls:
 
     def _pieces(self, runs: Sequence[Run]) -> AsyncGenerator[Pieces, None]:
         """Yields what arrives, each batch with its choice's index."""
-        return merged([self._ports.journey.batches(run) for run in runs])
+        batches = self._ports.journey.batches
+        return merged([batches(run, choice) for choice, run in enumerate(runs)])
 
     async def _cancel_when_gone(self, request: Request, answering: Answering) -> None:
         await request.client_gone()
@@ -286,7 +287,9 @@ class Calls:
                             begun.add(index)
                         written.append(chunks.piece(index, piece))
                 if part := b"".join(written):
-                    await _write(request, answering, part, more=len(filed) < len(runs))
+                    if not request.sent_start:
+                        await _start(request, answering)
+                    await request.write(part, more=len(filed) < len(runs))
                 if failure is not None:
                     break
         except LedgerUnavailable:
@@ -325,18 +328,16 @@ class Calls:
         return errors.of_ending(request_id, receipt.status, code, receipt_json)
 
 
-async def _write(request: Request, answering: Answering, written: bytes, *, more: bool) -> None:
-    """Write a part of a stream, after its headers where it is the first."""
-    if not request.sent_start:
-        await request.start(
-            200,
-            [
-                (b"content-type", EVENT_STREAM),
-                (b"cache-control", b"no-store"),
-                (b"x-accel-buffering", b"no"),
-                (b"x-content-type-options", b"nosniff"),
-                (b"x-request-id", answering.first.request_id.encode()),
-                *answering.headers,
-            ],
-        )
-    await request.write(written, more=more)
+async def _start(request: Request, answering: Answering) -> None:
+    """Send the status and the headers of a stream."""
+    await request.start(
+        200,
+        [
+            (b"content-type", EVENT_STREAM),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+            (b"x-content-type-options", b"nosniff"),
+            (b"x-request-id", answering.first.request_id.encode()),
+            *answering.headers,
+        ],
+    )

@@ -85,27 +85,27 @@ def _whole_call(pieces: Sequence[ToolCallPiece]) -> dict[str, Any]:
     }
 
 
-async def merged(
-    deliveries: Sequence[AsyncIterator[Batch]],
-) -> AsyncGenerator[Pieces, None]:
-    """Yield the pieces of all choices as they arrive, each batch with its choice's index.
+def merged(deliveries: Sequence[AsyncGenerator[Pieces, None]]) -> AsyncGenerator[Pieces, None]:
+    """Yield the pieces of all choices as they arrive; delivery n tells each batch with n.
 
     A choice is asked for its next pieces only once its last ones were taken. Of pieces that are
     there at the same time the lower index comes first. Raises what a delivery raises.
     """
-    if len(deliveries) == 1:
-        async for batch in deliveries[0]:
-            yield 0, batch
-        return
+    return deliveries[0] if len(deliveries) == 1 else _merged(deliveries)
+
+
+async def _merged(
+    deliveries: Sequence[AsyncGenerator[Pieces, None]],
+) -> AsyncGenerator[Pieces, None]:
     waiting = {asyncio.ensure_future(_next(each)): i for i, each in enumerate(deliveries)}
     try:
         while waiting:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in sorted(done, key=waiting.__getitem__):
                 index = waiting.pop(task)
-                batch = task.result()
-                yield index, batch
-                if isinstance(batch[-1], Delta):
+                pieces = task.result()
+                yield pieces
+                if isinstance(pieces[1][-1], Delta):
                     waiting[asyncio.ensure_future(_next(deliveries[index]))] = index
     finally:
         for task in waiting:
@@ -113,5 +113,5 @@ async def merged(
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def _next(delivery: AsyncIterator[Batch]) -> Batch:
+async def _next(delivery: AsyncIterator[Pieces]) -> Pieces:
     return await anext(delivery)

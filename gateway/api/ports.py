@@ -1,7 +1,7 @@
 """What the API needs of the rest of the gateway: nothing but this (DESIGN, shape)."""
 
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Protocol
 
 from gateway.api.auth import KeyRing
@@ -61,8 +61,10 @@ class Journey(Protocol):
         """Yields the answer's pieces as they arrive, then Ended once, with the durable receipt."""
         ...
 
-    def batches(self, run: "Run") -> AsyncIterator[Sequence[Delta | Ended]]:
-        """Yields the same, the pieces together that are there at once."""
+    def batches(
+        self, run: "Run", choice: int = 0
+    ) -> AsyncGenerator[tuple[int, Sequence[Delta | Ended]], None]:
+        """Yields the same, the pieces together that are there at once, with `choice` beside."""
         ...
 
     async def whole(self, run: "Run") -> Sequence[Delta | Ended]:

@@ -155,6 +155,8 @@ class EventReader:
         before, after, like = self._before, self._after, self._like
         if like is None or not data.startswith(before) or (self._pairs and self._pairs.held):
             return None
+        if (alone := self._one_text(data, like)) is not None:
+            return alone
         encoded = data[len(before) :].split(self._between)
         last, found, rest = encoded.pop().partition(after)
         if found:
@@ -184,6 +186,23 @@ class EventReader:
             encoded=tuple(encoded),
             size_bytes=size_bytes,
         )
+
+    def _one_text(self, data: bytes, like: Chunk) -> Texts | None:
+        """Return the text of a learned chunk that came alone, as those of a paced stream do.
+
+        What is written as we would write it is one string, and no string holds a line's end.
+        """
+        before, after = len(self._before), len(self._after)
+        if len(data) < before + after or not data.endswith(self._after):
+            return None
+        encoded = data[before:-after]
+        try:
+            text = orjson.loads(encoded)
+        except orjson.JSONDecodeError:
+            return None
+        if not text or not isinstance(text, str) or orjson.dumps(text) != encoded:
+            return None
+        return Texts(like=like, text=text, count=1, encoded=(encoded,), size_bytes=len(data))
 
     def _plain(self, chunk: _PlainChunk) -> Chunk:
         choice = chunk.choices[0]

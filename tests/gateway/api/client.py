@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,9 +78,11 @@ class SmallJourney:
                 raise piece
             yield piece
 
-    async def batches(self, run: Run) -> AsyncIterator[list[Delta | Ended]]:
+    async def batches(
+        self, run: Run, choice: int = 0
+    ) -> AsyncGenerator[tuple[int, list[Delta | Ended]], None]:
         async for piece in self.deliver(run):
-            yield [piece]
+            yield choice, [piece]
 
     async def whole(self, run: Run) -> list[Delta | Ended]:
         return [piece async for piece in self.deliver(run)]
