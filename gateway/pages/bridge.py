@@ -4,7 +4,6 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
-from gateway.pages.cost_view import heading
 from gateway.pages.periods import RANGES, label_of, range_of, ranged, refused
 from gateway.pages.shell import clock, ledger, page
 from gateway.pages.zone import ZONES
@@ -44,7 +43,6 @@ def _asked(request: HttpRequest) -> dict[str, object]:
         "versus_first": request.GET.get("versus_first", ""),
         "versus_last": request.GET.get("versus_last", ""),
         "filters": [(name, value) for name, values in ask.filters.items() for value in values],
-        "filter_labels": {name: heading(name) for name in ask.filters},
         "before_label": label_of(ask.before, ask.when.zone, ask.when.zone_name),
         "bridge": found,
         "difference_pico": found.after_pico - found.before_pico,

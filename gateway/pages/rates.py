@@ -88,14 +88,13 @@ def _trial(request: HttpRequest, table: RateTable, now_us: int) -> dict[str, obj
     try:
         when = range_of(request.GET, now_us)
     except ValueError as problem:
-        return {"problem": str(problem), "trying": True}
+        return {"problem": str(problem)}
     if not {"within", "first", "last"} & request.GET.keys():
         return {"asked": when}
     taken = islice(served(ledger(), when.period.start_us, when.period.end_us), TRIED_LIMIT)
     trial = tried(table, taken, places=_places())
     return {
         "asked": when,
-        "trying": True,
         "trial": trial,
         "groups": trial.groups[:GROUPS_SHOWN],
         "capped": trial.whole.requests >= TRIED_LIMIT,

@@ -33,7 +33,6 @@ from tests.server import ROOT
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SECRET = "the lorry in bay four carries gold"
-OF_OTEL = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG")
 
 
 @pytest.fixture
