@@ -17,7 +17,7 @@ from benchmarks.peers.comparing import FULL, SHORT, Comparison, say
 from benchmarks.peers.ours import ROOT
 from benchmarks.peers.peers import PEERS
 from benchmarks.peers.processes import prefer
-from benchmarks.peers.values import OURS, SIMULATED, Results
+from benchmarks.peers.values import OURS, RELAY, SIMULATED, Results
 from simulator.report import write_whole
 
 DESCRIPTION = (
@@ -70,7 +70,7 @@ def measure(options: argparse.Namespace) -> Results:
     named = options.peers
     if named is None:
         named = [] if options.short else [peer.key for peer in PEERS]
-    keys = (OURS, SIMULATED, *named)
+    keys = (OURS, SIMULATED, RELAY, *named)
     with tempfile.TemporaryDirectory(dir=VAR) as folder:
         run = Comparison(Path(folder), loads, rounds, options.nice)
         return uvloop.run(run.run(keys, before=not options.short))

@@ -27,6 +27,7 @@ from benchmarks.peers.running import (
 )
 from benchmarks.peers.values import (
     OURS,
+    RELAY,
     SIMULATED,
     UPSTREAM,
     Books,
@@ -42,7 +43,9 @@ TITLES = {
     UPSTREAM: ("straight at the upstream", "what the load generator and the upstream can do"),
     OURS: ("Weighbridge", "one process; every receipt durable, chained, in the rollups"),
     SIMULATED: ("Weighbridge, on its simulator", "the same; no HTTP upstream"),
+    RELAY: ("its server alone", "Uvicorn passes bytes on: no keys, counts, decisions, receipts"),
 }
+RELAY_SCRIPT = Path(__file__).resolve().parents[1] / "relay.py"
 PACED_US = 20_000
 FULL = (
     Load(name="one", title="Whole answers of 8 tokens, 1 connection",
@@ -129,6 +132,10 @@ class Comparison:
             self._instances[key] = instance
             command, door, environment = instance.command, instance.door, instance.environment
             where = ours.ROOT
+        elif key == RELAY:
+            folder.mkdir()
+            command = [sys.executable, "-P", str(RELAY_SCRIPT), str(port), str(self._port)]
+            door, environment, where = Door(port=port, headers={}), {}, folder
         else:
             peer = next(each for each in peers.PEERS if each.key == key)
             say(f"{peer.title} {peer.version}: installed where it isn't")

@@ -7,6 +7,7 @@ from typing import Final
 UPSTREAM: Final = "upstream"  # the keys of what is measured and is no peer
 OURS: Final = "weighbridge"
 SIMULATED: Final = "weighbridge-simulator"
+RELAY: Final = "relay"  # our server without a gateway in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
