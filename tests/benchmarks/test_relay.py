@@ -1,4 +1,4 @@
-"""The bare relay of the benchmarks passes every byte on, so that its figures are of whole answers."""
+"""The relay of the benchmarks passes every byte on, so that its figures are of whole answers."""
 
 import asyncio
 import contextlib
