@@ -18,6 +18,7 @@ T = TypeVar("T")
 Path: TypeAlias = tuple[str | int, ...]
 
 INT_LIMIT: Final = 2**63  # what a ledger's column holds
+INSTANT_LIMIT_US: Final = 32_503_680_000_000_000  # the year 3000: any zone's calendar shows it
 TEXT_LIMIT_CHARS: Final = 2_000
 FAULTS_LIMIT: Final = 100
 INSTANT_ENDINGS: Final = ("_at_us", "_from_us", "_to_us", "_until_us")
@@ -228,12 +229,14 @@ class _Reader:
         if isinstance(tree, datetime) and is_instant(name):
             if tree.tzinfo is None:
                 return self._fault(path, "the time has no zone", "End it in Z or an offset")
-            return instant_us(tree)
+            tree = instant_us(tree)
         if isinstance(tree, bool) or not isinstance(tree, int):
             expected = "a whole number" + (" or a time with its zone" if is_instant(name) else "")
             return self._fault(path, f"it is not {expected}", f"Give {expected}")
         if not -INT_LIMIT <= tree < INT_LIMIT:
             return self._fault(path, "it does not fit in 64 bits", "Give a smaller number")
+        if is_instant(name) and not 0 <= tree < INSTANT_LIMIT_US:
+            return self._fault(path, "it is not in the years 1970 to 2999", "Give another time")
         return tree
 
     def _text(self, tree: object, path: Path) -> Any:

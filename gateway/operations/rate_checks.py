@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.fleet_file.named import Fault, Path, instant
+from gateway.fleet_file.named import INSTANT_LIMIT_US, Fault, Path, instant
 from gateway.operations.base import Seen
 from gateway.operations.drafting import name_problem
 from ledger.meters import METERS, ROOTS
@@ -83,6 +83,8 @@ def _effective(table: RateTable, seen: Seen) -> Iterator[Fault]:
             what=f"it has to be {LEAD_US // 1_000_000} s ahead: what was accepted keeps its price",
             action=f"Set it to {instant(earliest).isoformat(timespec='seconds')} or later",
         )
+    if table.effective_from_us >= INSTANT_LIMIT_US:
+        yield Fault(path=path, what="it is after the year 2999", action="Set it to an earlier one")
 
 
 def _rate(rate: Rate) -> Iterator[Fault]:

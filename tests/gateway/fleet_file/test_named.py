@@ -94,6 +94,16 @@ def test_a_time_is_no_length_of_time_and_needs_its_zone():
     ]
 
 
+@pytest.mark.parametrize("at_us", [-1, 2**62, datetime(9999, 12, 31, tzinfo=UTC)])
+def test_a_time_that_no_calendar_would_show_is_no_time(at_us):
+    """CST-7: one of the year 10000 in a published table could not be shown on any page again."""
+    rate = {"key": "k", "input_micro_per_mtok": 1, "output_micro_per_mtok": 1,
+            "cached_input_micro_per_mtok": 1, "valid_to_us": at_us}  # fmt: skip
+    assert faults_of(Rate, rate) == [
+        "valid_to_us: it is not in the years 1970 to 2999. Give another time."
+    ]
+
+
 @given(st.integers(0, 253_402_300_799_999_999))
 def test_an_instant_is_exact_to_the_microsecond(us):
     assert instant_us(instant(us)) == us

@@ -85,6 +85,12 @@ def test_a_table_without_a_time_takes_effect_soon_and_never_in_the_past(fleet):
     assert isinstance(anywhere.perform(fleet.ledger, given, ADMIN, clock=Stopped(now_us)), Done)
 
 
+def test_a_table_that_takes_effect_after_every_calendar_is_refused(fleet):
+    late = publish(tree(effective_from_us=None), effective_from_us=2**62)
+    said = anywhere.perform(fleet.ledger, late, ADMIN, clock=Stopped(NOW_US))
+    assert said.problems[0].startswith("effective_from_us: it is after the year 2999.")
+
+
 def test_before_the_first_table_nothing_was_priced_so_that_it_may_lie_in_the_past(ledger_path):
     first = PublishRates(version=FIRST, table=tree(1), reason="a start")
     assert isinstance(anywhere.perform(ledger_path, first, ADMIN), Done)
