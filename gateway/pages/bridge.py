@@ -4,10 +4,10 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
-from gateway.pages.periods import RANGES, label_of, range_of, ranged, refused
-from gateway.pages.shell import clock, ledger, page
+from gateway.pages.periods import RANGES, answerable, label_of, range_of, ranged
+from gateway.pages.shell import answered, clock, ledger, page
 from gateway.pages.zone import ZONES
-from gateway.reporting import AskProblem, read_bridge
+from gateway.reporting import read_bridge
 from ledger.bridge import Bridge
 from ledger.queries.bridge import bridge_between
 
@@ -24,19 +24,13 @@ EFFECT_NAMES = {
 @require_safe
 @require_role("viewer")
 def index(request: HttpRequest) -> HttpResponse:
-    context: dict[str, object] = {"ranges": RANGES, "zones": ZONES}
-    try:
-        context |= _asked(request)
-    except ValueError as problem:
-        context["problem"] = str(problem)
+    context = {"ranges": RANGES, "zones": ZONES} | answered(_asked, request)
     return page(request, "bridge", "_effects.html", context)
 
 
 def _asked(request: HttpRequest) -> dict[str, object]:
     now_us = clock.now_us()
-    ask = read_bridge(ranged(request.GET), now_us)
-    if isinstance(ask, AskProblem):
-        raise refused(ask)
+    ask = answerable(read_bridge(ranged(request.GET), now_us))
     found = bridge_between(ledger(), ask.before, ask.when.period, filters=ask.filters)
     return {
         "asked": range_of(request.GET, now_us),

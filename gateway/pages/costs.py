@@ -13,10 +13,10 @@ from gateway.pages.cost_view import (
     picture,
     unit_cost_lines,
 )
-from gateway.pages.periods import RANGES, range_of, ranged, refused, without
-from gateway.pages.shell import clock, ledger, page
+from gateway.pages.periods import RANGES, answerable, range_of, ranged, without
+from gateway.pages.shell import answered, clock, ledger, page
 from gateway.pages.zone import ZONES
-from gateway.reporting import AskProblem, CostsAsk, read_costs
+from gateway.reporting import CostsAsk, read_costs
 from ledger.queries.costs import ROWS_LIMIT, CostTable, Drill, costs, tag_keys
 
 PAGE_ROWS_LIMIT = 80
@@ -24,10 +24,7 @@ PAGE_ROWS_LIMIT = 80
 
 
 def _read(request: HttpRequest, now_us: int) -> CostsAsk:
-    ask = read_costs(ranged(request.GET), now_us)
-    if isinstance(ask, AskProblem):
-        raise refused(ask)
-    return ask
+    return answerable(read_costs(ranged(request.GET), now_us))
 
 
 def _table(ask: CostsAsk, rows_limit: int = ROWS_LIMIT) -> CostTable:
@@ -43,19 +40,18 @@ def _table(ask: CostsAsk, rows_limit: int = ROWS_LIMIT) -> CostTable:
 def index(request: HttpRequest) -> HttpResponse:
     context: dict[str, object] = {"ranges": RANGES, "zones": ZONES}
     context["groupings"] = groupings(tag_keys(ledger()))
-    try:
-        now_us = clock.now_us()
-        context |= {"asked": range_of(request.GET, now_us)} | _shown(_read(request, now_us))
-        context["query"] = request.GET.urlencode()
-        context["bridge_query"] = without(request.GET, "by", "then")
-    except ValueError as problem:
-        context["problem"] = str(problem)
+    context |= answered(_asked, request)
     return page(request, "costs", "_table.html", context)
 
 
-def _shown(ask: CostsAsk) -> dict[str, object]:
+def _asked(request: HttpRequest) -> dict[str, object]:
+    now_us = clock.now_us()
+    when, ask = range_of(request.GET, now_us), _read(request, now_us)
     table = _table(ask, PAGE_ROWS_LIMIT)
     return {
+        "asked": when,
+        "query": request.GET.urlencode(),
+        "bridge_query": without(request.GET, "by", "then"),
         "by": ask.dimensions,
         "filters": [(name, value) for name, values in ask.filters.items() for value in values],
         "table": table,

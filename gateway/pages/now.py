@@ -24,7 +24,7 @@ from gateway.pages.now_view import (
     read_of,
     undiagnosed,
 )
-from gateway.pages.periods import asked, refused, without
+from gateway.pages.periods import asked, sentence, without
 from gateway.pages.shell import clock, ledger, page
 from gateway.reporting import AskProblem
 from ledger.health import health
@@ -46,7 +46,7 @@ MINUTE_US = 60_000_000
 def index(request: HttpRequest) -> HttpResponse:
     moment = read_moment(asked(request.GET), clock.now_us(), (FOLLOW,))
     if isinstance(moment, AskProblem):
-        return page(request, "now", "_now.html", {"problem": str(refused(moment))})
+        return page(request, "now", "_now.html", {"problem": sentence(moment)})
     context = shown(ledger(), moment) | {
         "ranges": LABELS,
         "follow": not moment.at and request.GET.get(FOLLOW) != "0",

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from datetime import tzinfo
+from typing import TypeVar
 
 from django.http import QueryDict
 
 from gateway.pages.zone import shown
 from gateway.reporting import DEFAULT_WITHIN, WITHIN_US, AskProblem, read_period
 from ledger.zones import Period, to_local
+
+Ask = TypeVar("Ask")
 
 _NAMES = {
     "1h": "Last hour",
@@ -55,9 +58,16 @@ def ranged(query: QueryDict) -> dict[str, list[str]]:
     return found
 
 
-def refused(problem: AskProblem) -> ValueError:
-    """The problem as the sentence that a page shows."""
-    return ValueError(f"{problem.parameter}: {problem.detail}")
+def sentence(problem: AskProblem) -> str:
+    """The problem as a page shows it."""
+    return f"{problem.parameter}: {problem.detail}"
+
+
+def answerable(ask: Ask | AskProblem) -> Ask:
+    """The question itself. ValueError, with the sentence that a page shows, for a problem."""
+    if isinstance(ask, AskProblem):
+        raise ValueError(sentence(ask))
+    return ask
 
 
 def range_of(query: QueryDict, now_us: int) -> Range:
@@ -65,9 +75,7 @@ def range_of(query: QueryDict, now_us: int) -> Range:
 
     ValueError, naming the part and what can be written, for what can't be read.
     """
-    found = read_period(ranged(query), now_us)
-    if isinstance(found, AskProblem):
-        raise refused(found)
+    found = answerable(read_period(ranged(query), now_us))
     first_day, last_day = query.get("first", ""), query.get("last", "")
     by_days = bool(first_day or last_day)
     return Range(

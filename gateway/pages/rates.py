@@ -20,6 +20,7 @@ from gateway.policy.values import RoutePolicy
 from gateway.price_history import price_history
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
+from ledger.queries.archives import archives_of_period
 from ledger.queries.what_if import served
 from ledger.rate_changes import changes
 from ledger.rate_lookup import label_of
@@ -98,6 +99,7 @@ def _trial(request: HttpRequest, table: RateTable, now_us: int) -> dict[str, obj
         "trial": trial,
         "groups": trial.groups[:GROUPS_SHOWN],
         "capped": trial.whole.requests >= TRIED_LIMIT,
+        "archived": archives_of_period(ledger(), when.period.start_us, when.period.end_us),
         "tried_limit": TRIED_LIMIT,
     }
 

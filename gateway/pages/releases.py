@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
-from gateway.pages.periods import RANGES, range_of, ranged, refused
+from gateway.pages.periods import RANGES, answerable, range_of, ranged
 from gateway.pages.release_view import (
     choices,
     completion_words,
@@ -14,11 +14,11 @@ from gateway.pages.release_view import (
     verdict_chip,
 )
 from gateway.pages.rollout import releases_of, rollouts_of
-from gateway.pages.shell import clock, ledger, page
+from gateway.pages.shell import answered, clock, ledger, page
 from gateway.pages.zone import ZONES
 from gateway.policy.values import PRIORITIES
 from gateway.release_asks import comparison_of
-from gateway.reporting import AskProblem, read_releases
+from gateway.reporting import read_releases
 from ledger.queries.configuration import identities
 from ledger.queries.releases import Comparison
 from ledger.records import ModelIdentity
@@ -29,23 +29,16 @@ from ledger.records import ModelIdentity
 def index(request: HttpRequest) -> HttpResponse:
     context: dict[str, object] = {"ranges": RANGES, "zones": ZONES, "priorities": PRIORITIES}
     context |= {"rollouts": rollouts_of(ledger()), "releases": releases_of(ledger())}
-    try:
-        context |= _asked(request)
-    except ValueError as problem:
-        context["problem"] = str(problem)
+    context |= answered(_asked, request)
     return page(request, "releases", "_comparison.html", context)
 
 
 def _asked(request: HttpRequest) -> dict[str, object]:
     """The sides on offer and the comparison of those named, or of the busiest as in the API."""
     now_us, connection = clock.now_us(), ledger()
-    ask = read_releases(ranged(request.GET), now_us)
-    if isinstance(ask, AskProblem):
-        raise refused(ask)
-    compared = comparison_of(connection, ask)
-    if isinstance(compared, AskProblem):
-        raise refused(compared)
-    (found, offered), known = compared, identities(connection)
+    ask = answerable(read_releases(ranged(request.GET), now_us))
+    found, offered = answerable(comparison_of(connection, ask))
+    known = identities(connection)
     return {
         "asked": range_of(request.GET, now_us),
         "choices": choices(offered, known),

@@ -1,6 +1,7 @@
 """What the pages share: the ledger they read, and one URL for the page and its partial."""
 
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
@@ -34,6 +35,16 @@ def page(request: HttpRequest, name: str, partial: str, context: dict[str, Any])
     if only_part:
         response["HX-Push-Url"] = _short(request)
     return response
+
+
+def answered(
+    answer: Callable[[HttpRequest], dict[str, object]], request: HttpRequest
+) -> dict[str, object]:
+    """What `answer` gives for a page's context; the ValueError it raises is the `problem` there."""
+    try:
+        return answer(request)
+    except ValueError as problem:
+        return {"problem": str(problem)}
 
 
 def _short(request: HttpRequest) -> str:

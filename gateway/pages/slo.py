@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
-from gateway.pages.periods import refused
+from gateway.pages.periods import sentence
 from gateway.pages.shell import clock, ledger, page
 from gateway.pages.slo_view import card
 from gateway.pages.zone import shown
@@ -20,7 +20,7 @@ from ledger.slo import HOUR_US
 def index(request: HttpRequest) -> HttpResponse:
     refusal = unknown_parameter(request.GET, ())
     if refusal is not None:
-        return page(request, "slo", "_cards.html", {"problem": str(refused(refusal))})
+        return page(request, "slo", "_cards.html", {"problem": sentence(refusal)})
     connection, now_us = ledger(), clock.now_us()
     reports = slo_reports(connection, now_us)
     definitions = [report.status.definition for report in reports]

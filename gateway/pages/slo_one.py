@@ -8,12 +8,12 @@ from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
 from gateway.diagnosing import LABELS, read_moment
-from gateway.pages.periods import asked, refused
-from gateway.pages.shell import clock, ledger, page
+from gateway.pages.periods import answerable, asked
+from gateway.pages.shell import answered, clock, ledger, page
 from gateway.pages.slo_history import STEP_PX, evidence_links, revisions_of, slice_rows, strip
 from gateway.pages.slo_view import card
 from gateway.pages.zone import shown
-from gateway.reporting import AskProblem, unknown_parameter
+from gateway.reporting import unknown_parameter
 from ledger.queries import objectives as stored
 from ledger.queries.means import experiences
 from ledger.queries.slis import ROWS_LIMIT, SLICES, Slice, indicators
@@ -66,18 +66,12 @@ def _context(definition: SloDefinition) -> dict[str, object]:
 @require_safe
 @require_role("viewer")
 def slices(request: HttpRequest) -> HttpResponse:
-    context: dict[str, object] = {"slices": SLICES, "ranges": LABELS}
-    try:
-        context |= _sliced(request)
-    except ValueError as problem:
-        context["problem"] = str(problem)
+    context = {"slices": SLICES, "ranges": LABELS} | answered(_sliced, request)
     return page(request, "slo_slices", "_slices.html", context)
 
 
 def _sliced(request: HttpRequest) -> dict[str, object]:
-    moment = read_moment(asked(request.GET), clock.now_us(), ("by",))
-    if isinstance(moment, AskProblem):
-        raise refused(moment)
+    moment = answerable(read_moment(asked(request.GET), clock.now_us(), ("by",)))
     wanted = request.GET.get("by", "") or DEFAULT_SLICE
     by = next((name for name in get_args(Slice) if name == wanted), None)
     if by is None:
