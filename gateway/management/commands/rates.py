@@ -24,6 +24,7 @@ from ledger.money import units_text
 from ledger.prices import FORMATS, READERS, Imported, disagreements, rate_table
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
+from ledger.queries.archives import archives_of_period
 from ledger.queries.what_if import served
 from ledger.rate_changes import changes, laid_over
 from ledger.rates import RateTable
@@ -135,6 +136,9 @@ class Command(BaseCommand):
             period = days(options["first"], options["last"], parse_zone(options["zone"]))
         except ValueError as problem:
             raise CommandError(f"{problem}.") from None
+        files = archives_of_period(connection, period.start_us, period.end_us)
+        if files:
+            self.stderr.write(f"Not tried: requests of these days are in {', '.join(files)}.")
         found = tried(
             table,
             served(connection, period.start_us, period.end_us),

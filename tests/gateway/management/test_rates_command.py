@@ -21,6 +21,7 @@ from ledger.store import Store
 from ledger.what_if import Served, tried
 from tests import factories
 from tests.factories import NOW_US
+from tests.ledger import archived
 
 RATES_PAGE = Path(__file__).resolve().parents[3] / "docs" / "rates.md"
 LATER = msgspec.structs.replace(
@@ -150,6 +151,21 @@ def test_dollars_are_not_taken_for_another_currency_unless_that_is_said(priced, 
     with pytest.raises(CommandError, match="in USD and this ledger is in units"):
         run(*asked)
     assert run(*asked, "--currency", "units")[0].startswith("Kept revision 1")
+
+
+def test_cst_5_a_trial_says_which_requests_are_archived_and_not_in_it(
+    ledger_path, tmp_path, settings
+):
+    archived.fill(ledger_path)
+    file = archived.archived(ledger_path, tmp_path / "old").archive.file
+    body = msgspec.json.encode(demo_policy()).decode()
+    with Store.open(ledger_path, projections=(Rollups(),)) as store:
+        store.append([factories.route_policy(revision="policy-2", body_json=body)]).result()
+    settings.WEIGHBRIDGE_DB = ledger_path
+    out, err = run("try", "rates-1", "--first", "2025-11-01", "--last", "2025-12-31")
+    assert err == f"Not tried: requests of these days are in {file}.\n"
+    assert out.startswith("all: 3 requests: ")  # an open unknown, and a task that is not all old
+    assert run("try", "rates-1", "--first", "2026-02-01", "--last", "2026-03-01")[1] == ""
 
 
 def test_cst_7_an_import_that_would_leave_keys_without_a_price_says_so(priced, tmp_path):

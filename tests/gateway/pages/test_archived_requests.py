@@ -1,10 +1,14 @@
 """A request whose records are in an archive is not "not found" (LED-8)."""
 
+import msgspec
 from django.test import Client
 from django.urls import reverse
 
 from gateway.api.absent import absent
+from gateway.demo.fleet import policy as demo_policy
 from ledger.reading import connect_read_only
+from ledger.rollups.projection import Rollups
+from ledger.store import Store
 from tests import factories
 from tests.ledger import archived as made
 
@@ -20,6 +24,12 @@ def test_the_page_of_an_archived_request_names_its_archive(ledger_path, tmp_path
     focus = reverse("focus")
     gone = viewer.get(focus, {"first": "2025-11-01", "last": "2025-11-30"})
     assert (gone.status_code, file in gone.content.decode()) == (410, True)
+    body = msgspec.json.encode(demo_policy()).decode()
+    with Store.open(ledger_path, projections=(Rollups(),)) as store:
+        store.append([factories.route_policy(revision="policy-2", body_json=body)]).result()
+    table = reverse("rate-table", args=["rates-1"])
+    trial = viewer.get(table, {"first": "2025-11-01", "last": "2025-11-30"}).content.decode()
+    assert f"Not tried: requests of this range are in {file}." in trial
 
 
 def test_a_tenant_learns_of_its_own_archived_requests_alone(ledger_path, tmp_path):
