@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import gc
 import inspect
+import itertools
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Generator
@@ -221,6 +222,7 @@ async def measure(ledger: Path, options: argparse.Namespace) -> None:
     gc.freeze()  # as the server does
     gc.set_threshold(*GC_THRESHOLDS)
     left = open_ones = 0
+    numbers = itertools.count()
     over = loop.create_future()
 
     def connection() -> Callable[[], None]:
@@ -230,7 +232,7 @@ async def measure(ledger: Path, options: argparse.Namespace) -> None:
             nonlocal left
             if left:
                 left -= 1
-                protocol.data_received(request)
+                protocol.data_received(request.numbered(next(numbers)))
 
         def answered(problem: str) -> None:
             nonlocal open_ones

@@ -7,6 +7,7 @@ once every connection is in its stride.
 
 import asyncio
 import gc
+import itertools
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ GRACE_SECONDS = 10.0
 CONNECT_SECONDS = 5.0
 LAST_CHUNK = b"0\r\n\r\n"
 MARK = b" mote"  # of a token in what the upstream answers
+NUMBER = b"00000000"  # stands in a request's bytes where its own number goes
+NUMBERS = itertools.count()  # of all requests that this process sends, whatever the load
 PROMPT = (
     "You answer for a support desk. Explain in two sentences what a token budget is, why a request "
     "has a deadline, and what its caller should do when one of them is exceeded."
@@ -39,12 +42,13 @@ class Door:
     headers: Mapping[str, str]
     mark: bytes | None = MARK
 
-    def request(self, tokens: int, *, stream: bool, prompts: int = 1) -> bytes:
-        """Return the bytes of one request, with the prompt so often."""
+    def request(self, tokens: int, *, stream: bool, prompts: int = 1) -> "Request":
+        """Return what is asked, with the prompt so often."""
+        text = f"{NUMBER.decode()} {' '.join([PROMPT] * prompts)}"
         body = orjson.dumps(
             {
                 "model": self.model,
-                "messages": [{"role": "user", "content": " ".join([PROMPT] * prompts)}],
+                "messages": [{"role": "user", "content": text}],
                 "max_tokens": tokens,
                 "stream": stream,
             }
@@ -56,7 +60,21 @@ class Door:
             **self.headers,
         }
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        return f"POST {self.path} HTTP/1.1\r\n{lines}\r\n".encode() + body
+        head = f"POST {self.path} HTTP/1.1\r\n{lines}\r\n".encode()
+        before, _, after = body.partition(NUMBER)
+        return Request(before=head + before, after=after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request's bytes around its number. No two prompts are the same: who remembers what it has
+    seen already would else be measured at remembering."""
+
+    before: bytes
+    after: bytes
+
+    def numbered(self, number: int) -> bytes:
+        return b"%s%0*d%s" % (self.before, len(NUMBER), number % 10 ** len(NUMBER), self.after)
 
 
 async def drive(door: Door, load: Load, *, grace_s: float = GRACE_SECONDS) -> Taken:
@@ -155,7 +173,7 @@ class _Connection(asyncio.Protocol):
         self.asking = True
         self._run.taken.sent += 1
         self._began_ns = time.perf_counter_ns()
-        self._transport.write(self._run.request)
+        self._transport.write(self._run.request.numbered(next(NUMBERS)))
 
     def leave(self) -> None:
         self.asking = False

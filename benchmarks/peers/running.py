@@ -77,7 +77,7 @@ def _ask(door: Door, path: str | None) -> tuple[int, bool]:
             if path is not None:
                 connection.request("GET", path)
             else:
-                body = door.request(1, stream=False).partition(b"\r\n\r\n")[2]
+                body = door.request(1, stream=False).numbered(0).partition(b"\r\n\r\n")[2]
                 headers = {"content-type": "application/json", **door.headers}
                 connection.request("POST", door.path, body, headers)
             response = connection.getresponse()

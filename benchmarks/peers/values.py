@@ -15,7 +15,7 @@ class Load:
     """So many connections, each asking again as soon as it was answered, for so long.
 
     `pace_us` 0: the upstream sends a stream's chunks all at once. `prompts`: how often the prompt
-    of 44 tokens is repeated.
+    of 47 tokens is repeated.
     """
 
     name: str

@@ -24,6 +24,7 @@ from gateway.tokenizers.base import (
     check_size,
     countable,
 )
+from gateway.tokenizers.remembered import RememberedCounts
 
 _PACKAGE = "bpe-openai"
 _TEMPLATE = "chat-1"
@@ -96,6 +97,7 @@ class OpenAITokenizer:
             special_tokens={},  # text that looks like a special token is text
         )
         self._tokens_of_role: dict[str, int] = {}
+        self._remembered = RememberedCounts(self._tokens)
 
     def count_text(self, text: str) -> int:
         check_size((clean := countable(text),))
@@ -113,7 +115,7 @@ class OpenAITokenizer:
             tokens += _TOKENS_PER_MESSAGE
         check_size(parts)
         for part in parts:
-            tokens += len(self._encoding.encode_ordinary(part))
+            tokens += self._remembered(part)
         return tokens
 
     def _role_tokens(self, role: str) -> int:
