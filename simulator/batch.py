@@ -17,7 +17,7 @@ from simulator.leaping import is_plain, leap
 from simulator.scheduler import MAX_JOB_TOKENS, Job, ReplicaConfig
 from simulator.state import COMPLETED, NEVER, NO_HASHES, REFUSED, ReplicaState, ints_of
 from simulator.striding import OBSERVE, pacing
-from simulator.timing import MAX_PS, TimeModel
+from simulator.timing import MAX_PS, MAX_PS_TEXT, TimeModel, beyond_time
 
 PROGRESS_SLICES = 200
 
@@ -27,7 +27,8 @@ class JobArrays:
     """A workload as columns of equal length, in submission order; ties in time keep that order.
 
     `cancel_ps` is NEVER (-1) where nobody cancels. `block_hashes` has one tuple a job, see
-    scheduler.Job. Raises ValueError on unequal lengths and on values that a Job refuses.
+    scheduler.Job. Raises ValueError on unequal lengths, on another type than int64 and on values
+    that a Job refuses.
     """
 
     arrival_ps: Int64Array
@@ -38,9 +39,17 @@ class JobArrays:
     block_hashes: Sequence[tuple[int, ...]] | None = None
 
     def __post_init__(self) -> None:
-        columns = (self.input_tokens, self.output_tokens, self.priority, self.cancel_ps)
+        columns = (
+            self.arrival_ps,
+            self.input_tokens,
+            self.output_tokens,
+            self.priority,
+            self.cancel_ps,
+        )
         count = len(self.arrival_ps)
-        if any(len(column) != count for column in columns):
+        if any(column.dtype != np.int64 for column in columns):
+            raise ValueError("the columns of a workload are int64: make them with job_arrays")
+        if any(column.shape != (count,) for column in columns):
             raise ValueError("the columns of a workload must be equally long")
         if self.block_hashes is not None and len(self.block_hashes) != count:
             raise ValueError("a workload needs one tuple of block hashes a job")
@@ -48,9 +57,17 @@ class JobArrays:
             return
         if int(self.arrival_ps.min()) < 0:
             raise ValueError("arrival_ps may not be negative")
+        if int(self.arrival_ps.max()) >= MAX_PS:
+            raise ValueError(f"arrival_ps may not reach {MAX_PS_TEXT}")
+        if int(self.cancel_ps.min()) < NEVER:
+            raise ValueError(f"cancel_ps may not be negative, but for {NEVER}: nobody cancels")
         if min(int(self.input_tokens.min()), int(self.output_tokens.min())) < 1:
             raise ValueError("a job has at least one input and one output token")
-        if int((self.input_tokens + self.output_tokens).max()) > MAX_JOB_TOKENS:
+        longest = max(int(self.input_tokens.max()), int(self.output_tokens.max()))
+        if (
+            longest > MAX_JOB_TOKENS  # its sum might not be an int64
+            or int((self.input_tokens + self.output_tokens).max()) > MAX_JOB_TOKENS
+        ):
             raise ValueError(f"a job has at most {MAX_JOB_TOKENS} tokens")
 
     def __len__(self) -> int:
@@ -66,20 +83,33 @@ def job_arrays(
     cancel_ps: ArrayLike | None = None,
     block_hashes: Sequence[tuple[int, ...]] | None = None,
 ) -> JobArrays:
-    """Return a workload from anything array-like; what is left out is priority 0, no cancel."""
-    arrivals = np.asarray(arrival_ps, np.int64)
+    """Return a workload from anything array-like; what is left out is priority 0, no cancel.
+
+    Raises ValueError for what is no whole number of int64, and as JobArrays does.
+    """
+    arrivals = _whole(arrival_ps)
     return JobArrays(
         arrival_ps=arrivals,
-        input_tokens=np.asarray(input_tokens, np.int64),
-        output_tokens=np.asarray(output_tokens, np.int64),
-        priority=np.zeros(len(arrivals), np.int64)
-        if priority is None
-        else np.asarray(priority, np.int64),
+        input_tokens=_whole(input_tokens),
+        output_tokens=_whole(output_tokens),
+        priority=np.zeros(len(arrivals), np.int64) if priority is None else _whole(priority),
         cancel_ps=np.full(len(arrivals), NEVER, np.int64)
         if cancel_ps is None
-        else np.asarray(cancel_ps, np.int64),
+        else _whole(cancel_ps),
         block_hashes=block_hashes,
     )
+
+
+def _whole(values: ArrayLike) -> Int64Array:
+    """Return them as int64, where that says the same: it would wrap around or round else."""
+    given = np.asarray(values)
+    if given.dtype == np.int64:
+        return given
+    with np.errstate(invalid="ignore"):
+        whole = given.astype(np.int64) if given.dtype.kind in "iufb" else np.empty(0, np.int64)
+    if not np.array_equal(whole, given):
+        raise ValueError("the columns of a workload are whole numbers from -2^63 to 2^63 - 1")
+    return whole
 
 
 def jobs_to_arrays(jobs: Iterable[Job]) -> JobArrays:
@@ -179,7 +209,7 @@ def simulate(
         core.send(MAX_PS - 1)
         core.send(OBSERVE)
         if state.running or state.pending or state.queue or state.urgent:
-            raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
+            raise beyond_time()
     if progress is not None:
         progress(1.0)
     return collect(state, jobs)

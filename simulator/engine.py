@@ -18,9 +18,9 @@ from simulator.iterations import (
 )
 from simulator.scheduler import OUTCOMES, Finished, Job, ReplicaConfig, Snapshot
 from simulator.snapshots import RATE_WINDOW_PS, observe, steps_elapsed
-from simulator.state import COMPLETED, LOG_CHUNK, LOG_WIDTH, NEVER, ReplicaState
+from simulator.state import COMPLETED, LOG_CHUNK, LOG_WIDTH, NEVER, NO_MORE, ReplicaState
 from simulator.stepping import stepping
-from simulator.timing import MAX_PS, TimeModel, stretch_ps
+from simulator.timing import MAX_PS, TimeModel, beyond_time, stretch_ps
 
 
 class Replica:
@@ -49,7 +49,7 @@ class Replica:
         self._retained: deque[int] = deque()
         self._refused: list[tuple[int, int, Job]] = []
         self._finished: list[Finished] = []
-        self._changed_ps = MAX_PS
+        self._changed_ps = NO_MORE
         self._log_limit = 4 * LOG_CHUNK
         self._durations = Durations()
 
@@ -108,7 +108,8 @@ class Replica:
         """Return the jobs that ended up to and including `t_ps`, in the order of their ends.
 
         An iteration that would start at `t_ps` has not been scheduled yet, so arrivals and
-        cancels of that very moment may still be handed in. Raises ValueError on going back.
+        cancels of that very moment may still be handed in. Raises ValueError on going back,
+        OverflowError from MAX_PS on.
         """
         self._run(t_ps)
         finished, self._finished = self._finished, []
@@ -232,12 +233,14 @@ class Replica:
         return slot
 
     def _run(self, t_ps: int) -> None:
+        if t_ps >= MAX_PS:
+            raise beyond_time()
         if t_ps < self.now_ps:
             raise ValueError(f"{t_ps} ps comes before {self.now_ps} ps")
         self._core.send(t_ps)
         self.now_ps = t_ps
         if self._changed_ps <= t_ps:
-            self._changed_ps = MAX_PS
+            self._changed_ps = NO_MORE
         state = self._state
         finished = [self._finished_job(slot) for slot in state.ended]
         self._retained.extend(state.ended)
@@ -280,7 +283,7 @@ class Replica:
         if self._refused:
             candidates.append(self._refused[0][0])
         earliest = min(candidates)
-        return None if earliest == MAX_PS else max(earliest, self.now_ps + 1)
+        return None if earliest == NO_MORE else max(earliest, self.now_ps + 1)
 
     def _steps_elapsed(self) -> int:
         return steps_elapsed(self._state, self.now_ps)

@@ -25,7 +25,7 @@ from simulator.scheduler import ReplicaConfig, Snapshot
 from simulator.snapshots import observe
 from simulator.state import CANCELLED, REFUSED, SHED, ReplicaState
 from simulator.striding import OBSERVE, pacing
-from simulator.timing import MAX_PS, PS_PER_S, TimeModel
+from simulator.timing import MAX_PS, PS_PER_S, TimeModel, beyond_time
 
 NOT_ROUTED = -1
 DRAIN_STEP_PS = PS_PER_S
@@ -195,7 +195,7 @@ class Fleet:
             self._drain(progress)
         self._advance(MAX_PS - 1)
         if any(self._loads.outstanding) or self._queue:
-            raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
+            raise beyond_time()
         for run in self._runs:
             run(OBSERVE)
         if progress is not None:

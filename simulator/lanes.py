@@ -9,6 +9,7 @@ scheduler.py.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from simulator.batch import JobArrays, simulate
 from simulator.iterations import Int64Array
 from simulator.lane_state import BoolArray, Lanes, lane_state, told_with_the_next
 from simulator.lane_steps import step
-from simulator.scheduler import ReplicaConfig
+from simulator.scheduler import MAX_BATCHED_TOKENS, ReplicaConfig
 from simulator.state import COMPLETED, NEVER, REFUSED
 from simulator.timing import MAX_PS, TimeModel
 
@@ -66,10 +67,37 @@ def simulate_lanes(lanes: Sequence[Lane], *, min_lanes: int = MIN_LANES) -> list
 
 
 def _suits_vectors(lane: Lane) -> bool:
+    """Return whether the lane needs nothing that vectors lack, and no time that int64 lacks."""
     config = lane.config
     plain = not config.priority_scheduling and not config.long_prefill_token_threshold
     hashed = config.prefix_cache and lane.jobs.block_hashes is not None
-    return plain and not hashed and not (lane.jobs.cancel_ps >= 0).any()
+    suits = plain and not hashed and not (lane.jobs.cancel_ps >= 0).any()
+    return suits and _longest_ps(lane) < MAX_PS
+
+
+def _longest_ps(lane: Lane) -> int:
+    """Return a time that no lane without preemption can reach, in whole numbers of Python's.
+
+    Each iteration ends a prefill, fills the batch or emits a token. Numpy doesn't tell where a sum
+    leaves int64; the scalar engine, to which such a lane goes, does.
+    """
+    jobs, config, model = lane.jobs, lane.config, lane.model
+    inputs, outputs = int(jobs.input_tokens.sum()), int(jobs.output_tokens.sum())
+    longest = min(inputs + outputs, config.max_servable_tokens)
+    room = max(1, config.max_num_batched_tokens - config.max_num_seqs)
+    iterations = outputs + len(jobs) + inputs // room
+    points = model.breakpoints
+    slope = max((-(-(y1 - y0) // (x1 - x0)) for (x0, y0), (x1, y1) in pairwise(points)), default=0)
+    # Of every size that there is a table for, too.
+    largest_ps = points[0][1] + (slope + model.per_decode_ps) * MAX_BATCHED_TOKENS
+    return max(
+        largest_ps,
+        int(jobs.arrival_ps.max(initial=0))
+        + iterations * (points[0][1] + model.mixed_ps)
+        + (inputs + outputs) * (slope + model.per_decode_ps)
+        + (outputs + len(jobs)) * longest * model.per_context_token_ps
+        + inputs * longest * model.per_attention_pair_ps,
+    )
 
 
 def _scalar(lane: Lane) -> LaneResult:

@@ -20,7 +20,7 @@ from simulator.state import (
     ReplicaState,
     ints_of,
 )
-from simulator.timing import MAX_PS, steps_until
+from simulator.timing import MAX_PS, beyond_time, steps_until, stretch_ps
 
 ROOT_ERROR = 1e-5
 """More than a root in floating point can be wrong by: it is below 2**24 steps, good to 2**-50."""
@@ -279,8 +279,10 @@ def flush_rows(state: ReplicaState, rows: list[int], iteration: int) -> None:
     """
     if not rows:
         return
-    if rows[-ROW_WIDTH] + rows[1 - ROW_WIDTH] * rows[2 - ROW_WIDTH] >= MAX_PS:
-        raise OverflowError(f"the simulation ran beyond {MAX_PS} ps")
+    begin, steps_last, a_last, emitted_last = rows[-ROW_WIDTH:]
+    b_last = state.model.per_context_token_ps * emitted_last
+    if begin + stretch_ps(steps_last, a_last, b_last) >= MAX_PS:
+        raise beyond_time()
     state.flush_log()
     start, steps, a, emitted = ints_of(rows).reshape(-1, ROW_WIDTH).T
     before = np.cumsum(steps) - steps

@@ -30,6 +30,8 @@ SCHEDULING, as current engines do it, with flags where versions differ:
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from simulator.timing import MAX_PS, MAX_PS_TEXT, whole_numbers
+
 Outcome = Literal["completed", "cancelled", "refused", "shed"]
 OUTCOMES: tuple[Outcome, ...] = ("completed", "cancelled", "refused", "shed")
 """Refused: it could never be served. Shed: the bounded queue in front of the replicas was full."""
@@ -41,6 +43,7 @@ MAX_BATCHED_TOKENS = 2**20
 """The most tokens of one iteration: a table of times has an entry for each number of them."""
 
 MAX_SEQS = 2**16
+MAX_BLOCK_TOKENS = 2**16
 MAX_KV_BLOCKS = 2**27
 """Far beyond what engines are started with, and small enough for whole sums in int64."""
 
@@ -49,6 +52,7 @@ _LIMITS = (
     ("max_num_batched_tokens", MAX_BATCHED_TOKENS),
     ("max_num_seqs", MAX_SEQS),
     ("kv_blocks", MAX_KV_BLOCKS),
+    ("block_tokens", MAX_BLOCK_TOKENS),
 )
 
 
@@ -57,7 +61,8 @@ class ReplicaConfig:
     """One replica's scheduler and KV pool; sizes in blocks, tokens and sequences.
 
     Raises ValueError where an engine would not start: fewer batched tokens than sequences, or,
-    without chunked prefill, than the longest sequence; and for sizes above the limits.
+    without chunked prefill, than the longest sequence; and for sizes above the limits. TypeError
+    for a size that is no int.
     """
 
     kv_blocks: int
@@ -74,6 +79,12 @@ class ReplicaConfig:
     priority_scheduling: bool = False
 
     def __post_init__(self) -> None:
+        whole_numbers(
+            "a replica's configuration",
+            *(self.kv_blocks, self.block_tokens, self.reserved_blocks, self.watermark_blocks),
+            *(self.max_num_batched_tokens, self.max_num_seqs, self.max_model_len),
+            self.long_prefill_token_threshold,
+        )
         if self.block_tokens < 1 or self.reserved_blocks < 0 or self.watermark_blocks < 0:
             raise ValueError("block size must be positive, reserve and watermark not negative")
         if self.usable_blocks < 1:
@@ -129,12 +140,23 @@ class Job:
     cancel_ps: int | None = None
 
     def __post_init__(self) -> None:
+        whole_numbers(
+            "a job",
+            *(self.arrival_ps, self.input_tokens, self.output_tokens, self.priority),
+            0 if self.cancel_ps is None else self.cancel_ps,
+        )
         if self.input_tokens < 1 or self.output_tokens < 1:
             raise ValueError("a job has at least one input and one output token")
         if self.input_tokens + self.output_tokens > MAX_JOB_TOKENS:
             raise ValueError(f"a job has at most {MAX_JOB_TOKENS} tokens")
         if self.arrival_ps < 0:
             raise ValueError("arrival_ps may not be negative")
+        if self.arrival_ps >= MAX_PS:
+            raise ValueError(f"arrival_ps may not reach {MAX_PS_TEXT}")
+        if self.cancel_ps is not None and not 0 <= self.cancel_ps < 2 * MAX_PS:
+            raise ValueError("cancel_ps may not be negative, nor beyond int64")
+        if not -2 * MAX_PS <= self.priority < 2 * MAX_PS:
+            raise ValueError("priority may not be beyond int64")
         if self.block_hashes and min(self.block_hashes) < 0:
             raise ValueError("block hashes may not be negative")
 

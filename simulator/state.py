@@ -22,8 +22,9 @@ from simulator.timing import TimeModel
 
 COMPLETED, CANCELLED, REFUSED, SHED = range(4)
 NEVER = -1
-NO_MORE = 2**64
-"""Beyond any time and any iteration."""
+NO_MORE = 2**192
+"""Beyond any time and any iteration: one that begins before MAX_PS may end this side of it, and
+thousands of them may run before that is noticed."""
 ENTRY_BITS = 32
 ENTRY_MASK = (1 << ENTRY_BITS) - 1
 LOG_WIDTH = 6

@@ -55,8 +55,8 @@ def stepping(
     look_again = iteration + calm_after if calm_after else NO_MORE
     entering: list[int] = []
 
-    next_arrival = arrival[pending[0]] if pending else MAX_PS
-    next_cancel = cancels[0][0] if cancels else MAX_PS
+    next_arrival = arrival[pending[0]] if pending else NO_MORE
+    next_cancel = cancels[0][0] if cancels else NO_MORE
     while True:
         # What has happened by this boundary: arrivals first, then cancels.
         while next_arrival <= now:
@@ -66,7 +66,7 @@ def stepping(
                 heappush(urgent, (priority[slot], next_arrival, serial[slot], slot))
             else:
                 fcfs.append(slot)
-            next_arrival = arrival[pending[0]] if pending else MAX_PS
+            next_arrival = arrival[pending[0]] if pending else NO_MORE
         if next_cancel <= now:
             state.now, state.iteration, state.decodes = now, iteration, decodes
             state.decode_offset_sum, state.decode_blocks = offset_sum, decode_blocks
@@ -77,7 +77,7 @@ def stepping(
             decode_blocks, fixed = state.decode_blocks, state.fixed_blocks
             committed, stale = state.committed, state.stale
             waiting_tokens, dropped = state.waiting_tokens, state.dropped
-            next_cancel = cancels[0][0] if cancels else MAX_PS
+            next_cancel = cancels[0][0] if cancels else NO_MORE
         if dropped or publications:
             while dropped and queue and done[urgent[0][3] if by_priority else fcfs[0]] >= 0:
                 heappop(urgent) if by_priority else fcfs.popleft()
@@ -105,8 +105,8 @@ def stepping(
                 state.fixed_blocks, state.waiting_tokens = fixed, waiting_tokens
                 state.dropped, state.planned_end = dropped, None
                 limit = yield limit + 1
-                next_arrival = arrival[pending[0]] if pending else MAX_PS
-                next_cancel = cancels[0][0] if cancels else MAX_PS
+                next_arrival = arrival[pending[0]] if pending else NO_MORE
+                next_cancel = cancels[0][0] if cancels else NO_MORE
                 continue
             step, tokens_left = iteration + 1, max_tokens - decodes
             prefill = pairs = free = 0
@@ -273,9 +273,9 @@ def stepping(
                 state.decode_offset_sum, state.decode_blocks = offset_sum, decode_blocks
                 state.fixed_blocks, state.waiting_tokens = fixed, waiting_tokens
                 state.dropped, state.planned_end = dropped, None
-                limit = yield next_arrival
-                next_arrival = arrival[pending[0]] if pending else MAX_PS
-                next_cancel = cancels[0][0] if cancels else MAX_PS
+                limit = yield min(next_arrival, MAX_PS)
+                next_arrival = arrival[pending[0]] if pending else NO_MORE
+                next_cancel = cancels[0][0] if cancels else NO_MORE
             continue
 
         if exact_iteration:
@@ -295,8 +295,8 @@ def stepping(
                 while end > limit:
                     limit = yield end
                 state.in_flight = False
-                next_arrival = arrival[pending[0]] if pending else MAX_PS
-                next_cancel = cancels[0][0] if cancels else MAX_PS
+                next_arrival = arrival[pending[0]] if pending else NO_MORE
+                next_cancel = cancels[0][0] if cancels else NO_MORE
             iteration = step
             # Who has computed all emits a token and decodes from here on, be it for no step.
             for slot in entering:
@@ -368,8 +368,8 @@ def stepping(
                 bound, cut = min(bound, end), False
                 while end > limit and not cut:
                     limit = yield next_cancel if limit < next_cancel < end else end
-                    next_arrival = arrival[pending[0]] if pending else MAX_PS
-                    next_cancel = cancels[0][0] if cancels else MAX_PS
+                    next_arrival = arrival[pending[0]] if pending else NO_MORE
+                    next_cancel = cancels[0][0] if cancels else NO_MORE
                     cut = next_cancel < bound or (open_to_arrivals and next_arrival < bound)
                 if cut:
                     continue

@@ -17,7 +17,7 @@ because reading one token's KV costs 40 to 250 of them.
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import sqrt
 
 PS_PER_US = 1_000_000
@@ -26,6 +26,8 @@ PS_PER_S = 1_000_000_000_000
 
 MAX_PS = 2**62
 """Times stay below this so that numpy lanes may add two of them in int64 (53 days)."""
+
+MAX_PS_TEXT = f"{MAX_PS:,} ps (53 days)"
 
 MAX_TRACE_US = MAX_PS // PS_PER_US // 2
 """The latest arrival of a trace, 26.7 days: as much is left for what then still runs."""
@@ -49,7 +51,8 @@ class TimeModel:
 
     `breakpoints` are (tokens, ps) pairs of f, tokens strictly increasing from 0 or 1, ps not
     decreasing; f is linear between them, rounded down, and keeps its last slope beyond the
-    last one. Raises ValueError where f could decrease or an iteration could take no time.
+    last one. Raises ValueError where f could decrease, where an iteration could take no time, and
+    for a coefficient of MAX_PS or more; TypeError for one that is no int.
     """
 
     name: str
@@ -62,19 +65,22 @@ class TimeModel:
     observed: ObservedRange | None = None
 
     def __post_init__(self) -> None:
-        if not self.breakpoints or not 0 <= self.breakpoints[0][0] <= 1:
-            raise ValueError("breakpoints must start at 0 or 1 tokens")
-        for (x0, y0), (x1, y1) in zip(self.breakpoints, self.breakpoints[1:], strict=False):
-            if x1 <= x0 or y1 < y0:
-                raise ValueError("breakpoints must rise in tokens and may not fall in time")
         coefficients = (
             self.per_decode_ps,
             self.per_context_token_ps,
             self.per_attention_pair_ps,
             self.mixed_ps,
         )
+        whole_numbers("a time model", *coefficients, *chain.from_iterable(self.breakpoints))
+        if not self.breakpoints or not 0 <= self.breakpoints[0][0] <= 1:
+            raise ValueError("breakpoints must start at 0 or 1 tokens")
+        for (x0, y0), (x1, y1) in zip(self.breakpoints, self.breakpoints[1:], strict=False):
+            if x1 <= x0 or y1 < y0:
+                raise ValueError("breakpoints must rise in tokens and may not fall in time")
         if min(coefficients) < 0:
             raise ValueError("coefficients may not be negative")
+        if max(*coefficients, *chain.from_iterable(self.breakpoints)) >= MAX_PS:
+            raise ValueError(f"no coefficient or breakpoint may reach {MAX_PS_TEXT}")
         if self.batch_ps(1) < 1:
             raise ValueError("an iteration must take at least one picosecond")
 
@@ -145,6 +151,21 @@ def _batch_table(model: TimeModel, max_tokens: int) -> tuple[int, ...]:
         until = end if number == len(points) else min(end, x1)
         table += [y0 + (n - x0) * (y1 - y0) // (x1 - x0) for n in range(max(1, x0), until)]
     return tuple(table)
+
+
+def whole_numbers(owner: str, *values: object) -> None:
+    """Return nothing where all are ints: compiled code takes no other, so neither does its source.
+
+    Raises TypeError else: numpy's scalars would wrap around, floats be rounded.
+    """
+    for value in values:
+        if not isinstance(value, int):
+            raise TypeError(f"{owner} takes whole numbers, int, not {type(value).__name__}")
+
+
+def beyond_time() -> OverflowError:
+    """Return what to raise where times leave the range of MAX_PS."""
+    return OverflowError(f"the simulation ran beyond {MAX_PS_TEXT}: rebase a longer trace")
 
 
 def attention_pairs(chunk_tokens: int, prefix_tokens: int) -> int:
