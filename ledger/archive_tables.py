@@ -48,38 +48,76 @@ DROP: tuple[str, ...] = tuple(
     for table in (ArchivedRow.TABLE, "archived_request", "archived_posted")
 )
 
+CURRENT = (
+    "r.accepted_at_us < :before_us AND NOT EXISTS "
+    "(SELECT 1 FROM receipt WHERE request_id = r.request_id AND revision > r.revision)"
+)
+"""What makes a receipt, r, its request's last word, of a request that was asked for."""
+
+STAYS: tuple[tuple[str, str, str], ...] = (
+    ("UNKNOWN", "are unknowns: settle them, or write them off", "r.status = 'unknown'"),
+    (
+        "MONEY_HELD",
+        "have money held for them",
+        f"EXISTS (SELECT 1 FROM {source(Reservation)} AS v JOIN open_hold AS h "
+        "ON h.reservation_id = v.reservation_id WHERE v.request_id = r.request_id)",
+    ),
+    (
+        "ATTEMPT_OPEN",
+        "have an attempt whose end isn't known",
+        f"EXISTS (SELECT 1 FROM {source(Attempt)} AS a WHERE a.request_id = r.request_id "
+        f"AND NOT EXISTS (SELECT 1 FROM {source(AttemptEvent)} AS e "
+        "WHERE e.request_id = a.request_id AND e.attempt_id = a.attempt_id AND e.event = 'ended' "
+        "AND e.outcome != 'unknown'))",
+    ),
+    ("ENDED_LATER", "ended after that time", "r.ended_at_us >= :before_us"),
+    # An end that came after its period was locked is an adjustment of the next one, until that is
+    # locked, too (REC-3).
+    (
+        "ADJUSTS_NEXT_PERIOD",
+        "ended after their period was locked, and the next one isn't locked yet",
+        "EXISTS (SELECT 1 FROM period_lock AS l WHERE r.accepted_at_us < l.end_us "
+        "AND NOT EXISTS (SELECT 1 FROM period_lock WHERE provider = l.provider "
+        "AND start_us > l.start_us) "
+        f"AND EXISTS (SELECT 1 FROM {source(AttemptEvent)} AS e WHERE e.request_id = r.request_id "
+        "AND e.event = 'ended' AND e.seq > l.as_of_seq))",
+    ),
+    # A task that several requests serve counts once among them: they can't be told apart later.
+    (
+        "SHARED_TASK",
+        "serve a task that another request serves, too",
+        "EXISTS (SELECT 1 FROM outcome_report AS o JOIN outcome_report AS p "
+        "ON p.task_id = o.task_id AND p.tenant_id = o.tenant_id AND p.request_id != o.request_id "
+        "WHERE o.request_id = r.request_id)",
+    ),
+)
+"""(code, words, when a request stays whose receipt is r); it is told under the first that holds.
+
+Those that move are final, nothing of them is held, every attempt's end is known, also in the books.
+"""
+
+UNDER_WAY = ("UNDER_WAY", "have no receipt yet")
+
 CHOOSE = (
     "CREATE TABLE moved (request_id TEXT NOT NULL PRIMARY KEY, tenant_id TEXT NOT NULL, "
     "accepted_at_us INTEGER NOT NULL) WITHOUT ROWID",
-    # Final, and not an unknown; nothing of it held; every attempt's end known.
     "INSERT INTO moved SELECT r.request_id, r.tenant_id, r.accepted_at_us FROM receipt AS r "
-    "WHERE r.accepted_at_us < :before_us AND r.ended_at_us < :before_us "
-    "AND r.status != 'unknown' "
-    "AND NOT EXISTS (SELECT 1 FROM receipt WHERE request_id = r.request_id "
-    "AND revision > r.revision) "
-    f"AND NOT EXISTS (SELECT 1 FROM {source(Reservation)} AS v JOIN open_hold AS h "
-    "ON h.reservation_id = v.reservation_id WHERE v.request_id = r.request_id) "
-    f"AND NOT EXISTS (SELECT 1 FROM {source(Attempt)} AS a WHERE a.request_id = r.request_id "
-    f"AND NOT EXISTS (SELECT 1 FROM {source(AttemptEvent)} AS e "
-    "WHERE e.request_id = a.request_id AND e.attempt_id = a.attempt_id AND e.event = 'ended' "
-    "AND e.outcome != 'unknown')) "
-    # An end that came after its period was locked is an adjustment of the next one, until that is
-    # locked, too (REC-3).
-    "AND NOT EXISTS (SELECT 1 FROM period_lock AS l WHERE r.accepted_at_us < l.end_us "
-    "AND NOT EXISTS (SELECT 1 FROM period_lock WHERE provider = l.provider "
-    "AND start_us > l.start_us) "
-    f"AND EXISTS (SELECT 1 FROM {source(AttemptEvent)} AS e WHERE e.request_id = r.request_id "
-    "AND e.event = 'ended' AND e.seq > l.as_of_seq)) "
-    # A task that several requests serve counts once among them: they can't be told apart later.
-    "AND NOT EXISTS (SELECT 1 FROM outcome_report AS o JOIN outcome_report AS p "
-    "ON p.task_id = o.task_id AND p.tenant_id = o.tenant_id AND p.request_id != o.request_id "
-    "WHERE o.request_id = r.request_id)",
+    f"WHERE {CURRENT}" + "".join(f" AND NOT ({condition})" for _, _, condition in STAYS),
 )
 """The requests that an archive takes: accepted and ended before :before_us, and closed in every
 respect, also in the books.
 
 The list stands in the new ledger only while it is built.
 """
+
+STAYED = (
+    f"SELECT CASE {' '.join(f'WHEN {holds} THEN {code!r}' for code, _, holds in STAYS)} "
+    f"END AS code, count(*) FROM receipt AS r WHERE {CURRENT} "
+    "AND r.request_id NOT IN (SELECT request_id FROM moved) GROUP BY 1",
+    "SELECT 'UNDER_WAY', count(*) FROM open_request AS o "
+    "JOIN route_decision AS d ON d.seq = o.seq WHERE d.decided_at_us < :before_us",
+)
+"""(code, requests): of those that were asked for, the ones that aren't in `moved`."""
 
 ADD_POSTED = (
     "INSERT INTO archived_posted SELECT * FROM "

@@ -32,7 +32,7 @@ from ledger.chain import Checkpoint
 from ledger.errors import LedgerError, LedgerInUse, LedgerNotReady, RecordRefused
 from ledger.invariants import audit
 from ledger.lock import LedgerLock
-from ledger.queries.archives import ACTION, Archive
+from ledger.queries.archives import ACTION, Archive, Stayed, stayed_behind
 from ledger.reading import connect_read_only, fetch_one, read_head
 from ledger.records import ArchivedRow, ControlAction, Record
 from ledger.rollups.rebuild import add_archived
@@ -57,6 +57,7 @@ class ArchiveManifest(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: Checkpoint
     made_at_us: int
     sqlite_version: str
+    stayed: tuple[Stayed, ...] = ()  # what was asked for and is in the ledger still
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +127,7 @@ def _archive(ledger: Path, folder: Path, asked: Request, step: Step) -> ArchiveM
             check_space(ledger.parent, 2 * ledger.stat().st_size)  # the new one, and its VACUUM
             step("copy the ledger")
             shutil.copyfile(ledger, new)
-            made = _split(new, partial, asked, target.name, step)
+            made, stayed = _split(new, partial, asked, target.name, step)
             step("verify the new ledger")
             _verified(new, checkpoint)
             _audited(new)
@@ -138,6 +139,7 @@ def _archive(ledger: Path, folder: Path, asked: Request, step: Step) -> ArchiveM
                 checkpoint=checkpoint,
                 made_at_us=asked.now_us,
                 sqlite_version=sqlite3.sqlite_version,
+                stayed=stayed,
             )
             step("write the manifest")
             told = msgspec.json.format(msgspec.json.encode(manifest))
@@ -154,7 +156,9 @@ def _archive(ledger: Path, folder: Path, asked: Request, step: Step) -> ArchiveM
     return manifest
 
 
-def _split(new: Path, file: Path, asked: Request, name: str, step: Step) -> Archive:
+def _split(
+    new: Path, file: Path, asked: Request, name: str, step: Step
+) -> tuple[Archive, tuple[Stayed, ...]]:
     """Moves rows from the copy `new` to `file`, and appends to `new` the action that says so."""
     with closing(_scratch(new)) as connection:
         for sql in CHOOSE:
@@ -162,9 +166,13 @@ def _split(new: Path, file: Path, asked: Request, name: str, step: Step) -> Arch
         requests, oldest_us, newest_us = fetch_one(
             connection, "SELECT count(*), min(accepted_at_us), max(accepted_at_us) FROM moved"
         )
+        stayed = stayed_behind(connection, asked.before_us)
         if not requests:
-            what = "no request accepted before that time is closed in every respect"
-            raise Problem("NOTHING_OLD_ENOUGH", what)
+            whole = sum(one.requests for one in stayed)
+            what = "no request was accepted before that time"
+            if whole:
+                what = f"none of {whole:,} request(s) accepted before that time is closed: "
+            raise Problem("NOTHING_OLD_ENOUGH", what + "; ".join(map(str, stayed)))
         step("fill the archive")
         _fill(connection, new, file)
         told = Archive(
@@ -186,7 +194,7 @@ def _split(new: Path, file: Path, asked: Request, name: str, step: Step) -> Arch
         connection.execute("VACUUM")
     step("record the archive")
     _record(new, told, asked, archive_seq)
-    return told
+    return told, stayed
 
 
 def _fill(connection: sqlite3.Connection, new: Path, file: Path) -> None:

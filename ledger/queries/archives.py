@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from ledger.archive_tables import STAYED, STAYS, UNDER_WAY
 from ledger.reading import fetch, fetch_one
 from ledger.records import ArchivedRow, ControlAction
 from ledger.rows import record_of, select
@@ -32,6 +33,17 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
 class ArchivedRequest(msgspec.Struct, frozen=True, kw_only=True):
     tenant_id: str
     file: str  # the archive that holds it
+
+
+class Stayed(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of the requests that were asked for stay for one reason: each has one."""
+
+    code: str  # stable
+    why: str
+    requests: int
+
+    def __str__(self) -> str:
+        return f"{self.requests:,} {self.why} ({self.code})"
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +111,22 @@ def archived_rows(connection: sqlite3.Connection, size: int) -> int:
     """How many of the first `size` rows of the chain are in archives."""
     sql = f"SELECT count(*) FROM {ArchivedRow.TABLE} WHERE seq <= ?"
     return int(fetch_one(connection, sql, (size,))[0])
+
+
+def stayed_behind(connection: sqlite3.Connection, before_us: int) -> tuple[Stayed, ...]:
+    """Why requests stay that were accepted before a time, and how many, in order of the reasons.
+
+    Asked of the new ledger while it is built, when it has the list of those that move.
+    """
+    counts: dict[str, int] = {}
+    for sql in STAYED:
+        counts |= {row[0]: row[1] for row in fetch(connection, sql, {"before_us": before_us})}
+    reasons = (*((code, why) for code, why, _ in STAYS), UNDER_WAY)
+    return tuple(
+        Stayed(code=code, why=why, requests=counts[code])
+        for code, why in reasons
+        if counts.get(code)
+    )
 
 
 def kept_by_archive(connection: sqlite3.Connection) -> dict[int, Kept]:

@@ -74,9 +74,32 @@ def test_led_7_an_archived_receipt_is_proved_from_the_file_that_has_it(ledger, t
         run("export_proof", *asked)
 
 
+def test_led_8_what_stays_is_told_with_its_reasons_in_the_text_and_in_the_json(ledger, tmp_path):
+    status, out, _ = run("archive", "--before", "2026-01", "--to", str(tmp_path / "old"))
+    assert (status, out.splitlines()[1:]) == (0, [
+        "Stay in the ledger: 1 are unknowns: settle them, or write them off (UNKNOWN).",
+        "Stay in the ledger: 2 serve a task that another request serves, too (SHARED_TASK).",
+    ])  # fmt: skip
+    (manifest,) = (tmp_path / "old").glob("*.json")
+    told = [(one["code"], one["requests"]) for one in json.loads(manifest.read_text())["stayed"]]
+    assert told == [("UNKNOWN", 1), ("SHARED_TASK", 2)]
+    with pytest.raises(
+        CommandError, match=r"NOTHING_OLD_ENOUGH: none of 3 request.*\(UNKNOWN\); 2"
+    ):
+        run("archive", "--before", "2026-01", "--to", str(tmp_path / "old"))
+    status, out, _ = run("archive", "--before", "2026-04", "--to", str(tmp_path / "o"), "--json")
+    told = json.loads(out)
+    assert (status, told["archive"]["requests"]) == (0, 5)
+    assert [one["code"] for one in told["stayed"]] == ["UNKNOWN", "SHARED_TASK"]
+
+
 @pytest.mark.parametrize(
     ("before", "what"),
-    [("2024-01", "NOTHING_OLD_ENOUGH"), ("2099-01", "TOO_RECENT"), ("January", "is a month")],
+    [
+        ("2024-01", "NOTHING_OLD_ENOUGH: no request was accepted before that time$"),
+        ("2099-01", "TOO_RECENT"),
+        ("January", "is a month"),
+    ],
 )
 def test_the_command_says_why_nothing_was_archived(ledger, tmp_path, before, what):
     with pytest.raises(CommandError, match=what):

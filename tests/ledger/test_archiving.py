@@ -228,6 +228,42 @@ def test_it_is_refused_where_nothing_is_old_enough_or_the_month_is_too_recent(le
     assert made.rows(ledger, "PRAGMA journal_mode") == [("wal",)]
 
 
+def stay(number, reason):
+    """What keeps a request of November from being closed, done to the ledger by its own store."""
+    request = factories.request_id(number)
+    if reason == "UNDER_WAY":
+        return [made.moved_on(one, 0) for one in factories.request_records(number)[0]]
+    begun = [
+        factories.reservation(number, reservation_id="res_again"),
+        factories.attempt(number, attempt_id=f"{request}.9"),
+    ]
+    if reason == "MONEY_HELD":
+        return begun
+    settled = {"reservation_id": "res_again", "kind": "voided", "cost_pico": 0}
+    return [*begun, factories.settlement(number, **settled)]
+
+
+@pytest.mark.parametrize("reason", ["UNDER_WAY", "MONEY_HELD", "ATTEMPT_OPEN"])
+def test_what_is_not_closed_stays_and_is_told_under_its_reason(ledger, tmp_path, reason):
+    number = 25 if reason == "UNDER_WAY" else 1
+    with Store.open(ledger, projections=(Rollups(),)) as store:
+        store.append(stay(number, reason)).result()
+    told = made.archived(ledger, tmp_path / "old")
+    counts = {one.code: one.requests for one in told.stayed}
+    assert counts == {"UNKNOWN": 1, reason: 1, "SHARED_TASK": 2}
+    assert told.archive.requests == MOVED_REQUESTS - (number in made.OLD)
+
+
+def test_what_ended_after_the_cut_stays_and_is_told_so(ledger, tmp_path):
+    accepted_us = made.rows(ledger, "SELECT max(accepted_at_us) FROM receipt")[0][0]
+    told = made.archived(
+        ledger, tmp_path / "old", before_us=accepted_us + 1, now_us=made.NOW_US + 100 * made.DAY_US
+    )
+    assert {one.code: one.requests for one in told.stayed} == {
+        "UNKNOWN": 1, "ENDED_LATER": len(made.YOUNG), "SHARED_TASK": 2,
+    }  # fmt: skip
+
+
 def test_a_damaged_ledger_is_not_archived(ledger, tmp_path):
     tamper(ledger, "UPDATE receipt SET tenant_id = 'other' WHERE revision = 0")
     refused(ledger, tmp_path / "old", "CHAIN_BROKEN")

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
@@ -26,6 +27,7 @@ class Command(BaseCommand):
         parser.add_argument("--to", type=folder, required=True, metavar="DIR")
         parser.add_argument("--reason", default="", help="for the record of actions")
         parser.add_argument("--ledger", type=Path, help="another ledger file than the configured")
+        parser.add_argument("--json", action="store_true", help="the manifest, as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -42,12 +44,19 @@ class Command(BaseCommand):
         made = archive(ledger, options["to"], asked, self._say)
         if isinstance(made, Refused):
             raise CommandError(f"{made.code}: {made.what}")
+        if options["json"]:
+            self.stdout.write(msgspec.json.format(msgspec.json.encode(made)).decode())
+            return
         told = made.archive
         self.stdout.write(
             f"{options['to'] / told.file}: {told.requests:,} requests, {told.rows:,} rows of "
             f"{told.first_seq:,} to {told.last_seq:,}, {told.size_bytes:,} bytes. The ledger has "
             "their hashes. Keep the archive: nothing else has their content."
         )
+        for one in made.stayed:
+            self.stdout.write(f"Stay in the ledger: {one}.")
+        if not made.stayed:
+            self.stdout.write(f"No request accepted before {options['before']} stays.")
 
     def _say(self, step: str) -> None:
         if self.stderr.isatty():
