@@ -216,7 +216,10 @@ async def measure(ledger: Path, options: argparse.Namespace) -> None:
     runtime = Runtime(ledger=ledger, clock=SystemClock(), secret="-", time_scale=ours.TIME_SCALE)
     await runtime.start()
     api = api_application(cast(Ports, runtime))
-    config = Config(api, access_log=False, log_config=None, lifespan="off", interface="asgi3")
+    config = Config(
+        api, access_log=False, log_config=None, lifespan="off", interface="asgi3",
+        proxy_headers=False,
+    )  # fmt: skip
     config.load()
     gc.collect()
     gc.freeze()  # as the server does
