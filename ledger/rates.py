@@ -180,6 +180,17 @@ def unpriced_meters(rate: Rate, usage: Usage) -> tuple[str, ...]:
     return tuple(missing)
 
 
+def priced_apart(rate: Rate, usage: Usage) -> tuple[int, int, int]:
+    """(fresh input, cached input, output) tokens that a further meter's own price is for.
+
+    The components of a cost that bear these names hold none of them.
+    """
+    if not usage.meters:
+        return 0, 0, 0
+    reached = _reached(rate, _bands(rate), usage.input_tokens)
+    return _held(usage, _own_prices(rate, reached, usage.meters))
+
+
 def multiplied(pico: int, permille: int) -> int:
     """`pico` x `permille` / 1000, rounded half to even."""
     return divided(pico * permille, 1000) if permille != 1000 else pico

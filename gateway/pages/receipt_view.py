@@ -11,7 +11,8 @@ from gateway.policy.objectives import MET, MISSED, met
 from gateway.policy.reasons import REASONS
 from gateway.policy.values import Candidate, Decision, Limit
 from ledger.rate_lookup import rate_of
-from ledger.rates import RateTable
+from ledger.rates import RateTable, priced_apart, unpriced_meters
+from ledger.receipt_cost import usage_of
 from ledger.records import Receipt
 
 Text = Callable[[int | None], str]
@@ -148,31 +149,39 @@ def wishes(receipt: Receipt) -> tuple[Wish, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostLine:
-    """One line of the bill. `price_micro_per_mtok` is None where no single price made it."""
+    """One line of the bill. `price_micro_per_mtok` is None where no single price made it, and
+    `cost_pico` where there is no price: that is no cost of nothing (CST-7)."""
 
     label: str
     tokens: int | None
     price_micro_per_mtok: int | None
-    cost_pico: int
+    cost_pico: int | None
 
 
 def cost_lines(receipt: Receipt, rates: RateTable | None) -> tuple[CostLine, ...]:
-    """The receipt's cost, component by component; they add up to its total."""
-    fresh = receipt.input_tokens - receipt.cached_input_tokens
+    """The receipt's cost, component by component; they add up to its total.
+
+    Tokens are those of the component: of what a further meter's own price is for it has none. A
+    meter that the rate has no price for is a line of its own, with its count.
+    """
     rate = None
     if rates and receipt.rate_key:
         rate = rate_of(rates, receipt.rate_key, receipt.accepted_at_us)
+    usage = usage_of(receipt)
+    apart = priced_apart(rate, usage) if rate else (0, 0, 0)
+    missing = unpriced_meters(rate, usage) if rate else ()
+    fresh = receipt.input_tokens - receipt.cached_input_tokens - apart[0]
     tokens = (
         ("Input", fresh, rate.input_micro_per_mtok if rate else None, receipt.cost_input_pico),
         (
             "Cached input",
-            receipt.cached_input_tokens,
+            receipt.cached_input_tokens - apart[1],
             rate.cached_input_micro_per_mtok if rate else None,
             receipt.cost_cached_input_pico,
         ),
         (
             "Output",
-            receipt.output_tokens,
+            receipt.output_tokens - apart[2],
             rate.output_micro_per_mtok if rate else None,
             receipt.cost_output_pico,
         ),
@@ -196,6 +205,11 @@ def cost_lines(receipt: Receipt, rates: RateTable | None) -> tuple[CostLine, ...
         *(
             CostLine(label=label, tokens=None, price_micro_per_mtok=None, cost_pico=cost)
             for label, cost in flat
+        ),
+        *(
+            CostLine(label=name, tokens=count, price_micro_per_mtok=None, cost_pico=None)
+            for name, count in usage.meters
+            if name in missing
         ),
     )
 

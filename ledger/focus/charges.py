@@ -13,6 +13,9 @@ import msgspec
 from ledger.focus.columns import COLUMNS
 from ledger.money import units_text
 from ledger.queries.charges import Charged
+from ledger.rate_lookup import rate_of
+from ledger.rates import Rate, RateTable, priced_apart, unpriced_meters
+from ledger.receipt_cost import usage_of
 from ledger.records import Receipt
 from ledger.spreadsheets import safe_cell
 from ledger.zones import QUARTER_US, day_start_us, to_local
@@ -24,18 +27,21 @@ CUSTOM = (
 )  # fmt: skip
 HEADINGS = (*(column.name for column in COLUMNS), *CUSTOM)
 
+UNPRICED = "Unpriced Meters"
 _TOKENS, _REQUESTS = "Tokens", "Requests"
 _PLACES = {name: place for place, name in enumerate(HEADINGS)}
 _NUMBERS = frozenset(column.name for column in COLUMNS if column.kind == "decimal")
 
 
 class Component(msgspec.Struct, frozen=True):
-    """A part of a cost. `meter`: its SkuMeter."""
+    """A part of a cost. `meter`: its SkuMeter. `quantity` is what was used, `priced` as much of it
+    as the cost is for: tokens that a further meter's own price is for are in Other Meters."""
 
     meter: str
     unit: str
     quantity: int
     pico: int
+    priced: int
     details: dict[str, int] = {}
 
 
@@ -47,34 +53,51 @@ class Issuer(msgspec.Struct, frozen=True, kw_only=True):
     service: str = "Inference gateway"
 
 
-def components(receipt: Receipt) -> Iterator[Component]:
-    """The parts with a quantity or a cost; their sum is the receipt's total, exactly."""
-    uncached = receipt.input_tokens - receipt.cached_input_tokens
-    meters = msgspec.json.decode(receipt.usage_json or "{}", type=dict[str, int])
+def components(receipt: Receipt, rate: Rate | None = None) -> Iterator[Component]:
+    """The parts with a quantity or a cost; their sum is the receipt's total, exactly.
+
+    `rate`: the one that priced it; without it all tokens count as priced by their component. What
+    it has no price for is a part of its own, which costs nothing and says so (CST-7).
+    """
+    usage = usage_of(receipt)
+    apart = priced_apart(rate, usage) if rate else (0, 0, 0)
+    missing = unpriced_meters(rate, usage) if rate else ()
+    meters = {name: count for name, count in usage.meters if name not in missing}
+    lacking = {name: count for name, count in usage.meters if name in missing}
+    fresh = receipt.input_tokens - receipt.cached_input_tokens
+    other_pico, fixed_pico = receipt.cost_other_pico, receipt.cost_fixed_pico
+    beside_pico = receipt.cost_retry_and_hedge_pico
+    beside = max(1, receipt.attempts - 1) if beside_pico else 0
     parts = (
-        Component("Input Tokens", _TOKENS, uncached, receipt.cost_input_pico),
-        Component("Cached Input Tokens", _TOKENS, receipt.cached_input_tokens,
-                  receipt.cost_cached_input_pico),
-        Component("Output Tokens", _TOKENS, receipt.output_tokens, receipt.cost_output_pico),
-        Component("Other Meters", _REQUESTS, int(receipt.cost_other_pico != 0),
-                  receipt.cost_other_pico, meters),
-        Component("Fixed Price", _REQUESTS, int(receipt.cost_fixed_pico != 0),
-                  receipt.cost_fixed_pico),
-        Component("Retries and Hedges", _REQUESTS,
-                  max(1, receipt.attempts - 1) if receipt.cost_retry_and_hedge_pico else 0,
-                  receipt.cost_retry_and_hedge_pico),
+        _tokens("Input Tokens", fresh, receipt.cost_input_pico, apart[0]),
+        _tokens("Cached Input Tokens", receipt.cached_input_tokens,
+                receipt.cost_cached_input_pico, apart[1]),
+        _tokens("Output Tokens", receipt.output_tokens, receipt.cost_output_pico, apart[2]),
+        _requests("Other Meters", int(other_pico != 0), other_pico, meters),
+        _requests("Fixed Price", int(fixed_pico != 0), fixed_pico, {}),
+        _requests("Retries and Hedges", beside, beside_pico, {}),
+        _requests(UNPRICED, int(bool(lacking)), 0, lacking),
     )  # fmt: skip
     return (part for part in parts if part.quantity or part.pico)
+
+
+def _tokens(meter: str, count: int, pico: int, apart: int) -> Component:
+    return Component(meter, _TOKENS, count, pico, count - apart)
+
+
+def _requests(meter: str, count: int, pico: int, details: dict[str, int]) -> Component:
+    return Component(meter, _REQUESTS, count, pico, count, details)
 
 
 class Rows:
     """Makes rows of HEADINGS; what many receipts share is made once."""
 
-    def __init__(self, issuer: Issuer, zone: tzinfo, currencies: Mapping[str, str]) -> None:
+    def __init__(self, issuer: Issuer, zone: tzinfo, tables: Mapping[str, RateTable]) -> None:
         self._zone = zone
+        self._tables = tables
         self._currencies = {
             version: name if len(name) == 3 and name.isascii() and name.isupper() else NO_CURRENCY
-            for version, name in currencies.items()
+            for version, name in ((table.version, table.currency) for table in tables.values())
         }
         self._months: dict[int, tuple[str, str]] = {}
         self._quarter: tuple[int, dict[str, str]] = (-1, {})
@@ -86,8 +109,15 @@ class Rows:
         common = _cells(self._same, self._times(receipt.accepted_at_us))
         currency = self._currencies.get(receipt.rate_table_version, NO_CURRENCY)
         common = _cells(common, _of_receipt(charged, currency))
-        for part in components(receipt):
+        for part in components(receipt, self._rate(receipt)):
             yield _cells(common, _of_part(receipt, part))
+
+    def _rate(self, receipt: Receipt) -> Rate | None:
+        """What priced it, where that tells more than its components do."""
+        table = self._tables.get(receipt.rate_table_version)
+        if table is None or receipt.rate_key is None or receipt.usage_json is None:
+            return None
+        return rate_of(table, receipt.rate_key, receipt.accepted_at_us)
 
     def _times(self, at_us: int) -> dict[str, str]:
         start_us = at_us - at_us % QUARTER_US
@@ -160,20 +190,21 @@ def _of_receipt(charged: Charged, currency: str) -> dict[str, str]:
         "x_Priority": receipt.priority,
         "x_Status": receipt.status,
         "x_Simulated": "true" if receipt.simulated else "false",
-        "x_Unpriced": "true" if receipt.rate_key is None else "false",
         "x_RateTable": receipt.rate_table_version,
     }
 
 
 def _of_part(receipt: Receipt, part: Component) -> dict[str, str]:
-    cost, price, quantity = units_text(part.pico), _exact_price(part), str(part.quantity)
+    cost, price = units_text(part.pico), _exact_price(part)
     sku = receipt.rate_key or receipt.route_id or ""
     batch = receipt.priority == "batch" and part.unit == _TOKENS
     meter = f"Batch {part.meter}" if batch else part.meter
     details: dict[str, str | int] = {"x_Meter": part.meter}
     for name, count in part.details.items():
         details[f"x_{name}"] = count
+    unpriced = part.meter == UNPRICED or receipt.rate_key is None
     return {
+        "x_Unpriced": "true" if unpriced else "false",
         "BilledCost": cost,
         "ContractedCost": cost,
         "EffectiveCost": cost,
@@ -183,9 +214,9 @@ def _of_part(receipt: Receipt, part: Component) -> dict[str, str]:
         "ListUnitPrice": price,
         "PricingCurrencyContractedUnitPrice": price,
         "PricingCurrencyListUnitPrice": price,
-        "ConsumedQuantity": quantity,
+        "ConsumedQuantity": str(part.quantity),
         "ConsumedUnit": part.unit,
-        "PricingQuantity": quantity,
+        "PricingQuantity": str(part.priced),
         "PricingUnit": part.unit,
         "ChargeDescription": f"{receipt.logical_model}: {meter.lower()}",
         "SkuId": sku,
@@ -197,9 +228,9 @@ def _of_part(receipt: Receipt, part: Component) -> dict[str, str]:
 
 def _exact_price(part: Component) -> str:
     """The price of one unit, where cost / quantity is exact to a pico unit; else null."""
-    if not part.quantity or part.pico % part.quantity:
+    if not part.priced or part.pico % part.priced or part.meter == UNPRICED:
         return ""
-    return units_text(part.pico // part.quantity)
+    return units_text(part.pico // part.priced)
 
 
 def _time(at_us: int) -> str:

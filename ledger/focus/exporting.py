@@ -10,7 +10,8 @@ from datetime import UTC, tzinfo
 from typing import IO
 
 from ledger.focus.charges import HEADINGS, Issuer, Rows
-from ledger.queries.charges import ChargeFilter, charged, currencies
+from ledger.queries.charges import ChargeFilter, charged
+from ledger.queries.prices import published_tables
 
 CHUNK_ROWS = 500
 
@@ -31,7 +32,8 @@ def chunks(
     zone: tzinfo = UTC,
 ) -> Iterator[tuple[bytes, int]]:
     """(bytes of a piece of the file, rows in it): the whole filtered set, in constant memory."""
-    made = Rows(issuer or Issuer(), zone, currencies(connection))
+    tables = {table.version: table for table in published_tables(connection)}
+    made = Rows(issuer or Issuer(), zone, tables)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow(HEADINGS)

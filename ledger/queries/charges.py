@@ -4,7 +4,6 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ledger.reading import fetch
 from ledger.records import AttemptEvent, Receipt
 from ledger.rows import HEAD_COLUMNS, record_of
 
@@ -60,8 +59,3 @@ def charged(connection: sqlite3.Connection, wanted: ChargeFilter) -> Iterator[Ch
         if len(rows) < PAGE_ROWS:
             return
         after_us, after_seq = receipt.accepted_at_us, rows[-1][0]
-
-
-def currencies(connection: sqlite3.Connection) -> dict[str, str]:
-    """Each rate table's currency, by version."""
-    return dict(tuple(row) for row in fetch(connection, "SELECT version, currency FROM rate_table"))

@@ -4,6 +4,7 @@ import random
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from django.test import Client
 
@@ -270,6 +271,21 @@ def test_a_receipt_whose_cost_is_wrong_says_so(store: Store, viewer: Client):
     store.append([factories.rate_table(), wrong]).result()
     said = text_of(viewer.get(f"/receipts/{wrong.request_id}"))
     assert "Computed again it differs: input is 0.000000000001, computed 0.002" in said
+
+
+def test_cst_7_a_receipt_says_what_its_rate_has_no_price_for(store: Store, viewer: Client):
+    """3 searches are no cost of nothing; 400 tokens written to a cache are none of the input's."""
+    rate = msgspec.structs.replace(factories.RATE_TABLE.rates[0], meters=(("cache_write_5m", 5),))
+    table = msgspec.structs.replace(factories.RATE_TABLE, rates=(rate,))
+    one = factories.receipt(
+        1, usage_json='{"cache_write_5m":400,"web_search":3}', cost_input_pico=1_200_000_000,
+        cost_other_pico=2_000, cost_total_pico=2_800_002_000,
+    )  # fmt: skip
+    store.append([factories.rate_table(table), one]).result()
+    said = text_of(viewer.get(f"/receipts/{one.request_id}"))
+    assert "Input 600 2" in said
+    assert "web_search 3 no price" in said
+    assert "the same to the pico unit" in said
 
 
 def test_a_receipt_without_any_other_record_is_still_shown(filled: Store, viewer: Client):

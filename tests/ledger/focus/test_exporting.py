@@ -3,8 +3,10 @@
 import csv
 import hashlib
 import io
+import json
 import tracemalloc
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,6 +78,33 @@ def test_each_component_of_a_cost_is_a_charge_with_its_unit_price(store):
     assert first["ChargePeriodEnd"] == "2026-09-01T00:15:00Z"
     assert (first["Tags"], first["x_ProviderRequestId"]) == ('{"team":"a"}', "prov-1")
     assert (first["AvailabilityZone"], first["InvoiceId"], first["ChargeClass"]) == ("", "", "")
+
+
+def test_cst_7_tokens_of_a_meter_with_its_own_price_are_priced_there_and_no_price_is_no_zero(store):
+    """400 of 1,000 tokens were written to a cache, at 5; and 3 searches, of which none is priced.
+
+    The input's unit price is its rate's, also beside what has another; all tokens were consumed.
+    """
+    rate = msgspec.structs.replace(factories.RATE_TABLE.rates[0], meters=(("cache_write_5m", 5),))
+    table = msgspec.structs.replace(factories.RATE_TABLE, version="rates-2", rates=(rate,))
+    one = factories.receipt(
+        1, accepted_at_us=START_US, usage_json='{"cache_write_5m":400,"web_search":3}',
+        rate_table_version="rates-2", cost_input_pico=1_200_000_000, cost_other_pico=2_000,
+        cost_total_pico=2_800_002_000,
+    )  # fmt: skip
+    store.append([factories.rate_table(table), one]).result()
+    written, rows, text = exported(store.path, day())
+    assert (check(text).counts, written.rows) == ({}, 4)
+    names = ("SkuMeter", "ConsumedQuantity", "PricingQuantity", "BilledCost", "ListUnitPrice",
+             "x_Unpriced")  # fmt: skip
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        ("Input Tokens", "1000", "600", "0.0012", "0.000002", "false"),
+        ("Output Tokens", "200", "200", "0.0016", "0.000008", "false"),
+        ("Other Meters", "1", "1", "0.000000002", "0.000000002", "false"),
+        ("Unpriced Meters", "1", "1", "0", "", "true"),
+    ]
+    assert json.loads(rows[2]["SkuPriceDetails"])["x_cache_write_5m"] == 400
+    assert json.loads(rows[3]["SkuPriceDetails"])["x_web_search"] == 3
 
 
 def test_rejected_requests_are_no_charge_and_a_resolved_unknown_is_charged_once(store):
