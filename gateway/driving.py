@@ -222,6 +222,8 @@ class Driver:
             self._choose(run, leg)
         if run.winner is leg:
             run.pieces.append(delta)
+            if run.pieces.full and leg.attempted is not None:
+                run.pieces.hold(leg.attempted)
         elif run.winner is None:
             leg.kept.append(delta)
 

@@ -138,28 +138,35 @@ class Journey:
                 yield piece
 
     async def batches(
-        self, run: Run, choice: int = 0
+        self, run: Run, choice: int = 0, *, once: bool = False
     ) -> AsyncGenerator[tuple[int, Sequence[Delta | Ended]], None]:
         """Yield the pieces as they arrive, those together that are there at once, Ended last, each
-        batch with the number that its caller gave the run.
+        batch with the number that its caller gave the run. `once`: nobody reads them again, so
+        that they are let go once the next ones are asked for.
 
         Raises LedgerUnavailable instead of Ended where the end could not be made durable.
         """
         log, index = run.pieces, 0
-        while True:
-            while not (arrived := log.since(index)):
-                await log.arrival()
-            batch, fault = _until_fault(log, arrived)
-            if batch:
-                yield choice, batch
-                if isinstance(batch[-1], Ended):
-                    return
-            if fault is not None:
-                raise fault
-            index += len(batch)
-            if run.first_byte_us is None:
-                # The caller asks for more once it has written the first pieces to its socket.
-                run.first_byte_us = self._clock.now_us()
+        log.join()
+        try:
+            while True:
+                while not (arrived := log.since(index)):
+                    await log.arrival()
+                batch, fault = _until_fault(log, arrived)
+                if batch:
+                    yield choice, batch
+                    if isinstance(batch[-1], Ended):
+                        return
+                if fault is not None:
+                    raise fault
+                if once:
+                    log.let_go(index, len(batch))
+                index += len(batch)
+                if run.first_byte_us is None:
+                    # The caller asks for more once it has written the first pieces to its socket.
+                    run.first_byte_us = self._clock.now_us()
+        finally:
+            log.leave()
 
     async def whole(self, run: Run) -> Sequence[Delta | Ended]:
         """Return all pieces at once, Ended last, for a caller that doesn't stream.

@@ -41,6 +41,7 @@ class Answering(msgspec.Struct, frozen=True, kw_only=True):
     more_headers: tuple[Header, ...]
     shared: bool  # by an Idempotency-Key: nobody's going away cancels it
     arrived_us: int
+    kept: bool = False  # for whoever asks for it later
 
     @property
     def first(self) -> Run:
@@ -166,7 +167,8 @@ class Calls:
         try:
             if not answering.form.wanted.stream:
                 return await self.whole(answering)
-            async with aclosing(self._pieces(answering.runs)) as pieces:
+            once = not (answering.shared or answering.kept)
+            async with aclosing(self._pieces(answering.runs, once=once)) as pieces:
                 return await self._stream(request, answering, pieces, watching)
         except asyncio.CancelledError:  # the server stops, and has waited for as long as it does
             # A client that isn't told so would send it again.
@@ -184,10 +186,10 @@ class Calls:
         await request.write(error_event(self.failure_body(failure)), more=False)
         return None
 
-    def _pieces(self, runs: Sequence[Run]) -> AsyncGenerator[Pieces, None]:
-        """Yields what arrives, each batch with its choice's index."""
+    def _pieces(self, runs: Sequence[Run], *, once: bool) -> AsyncGenerator[Pieces, None]:
+        """Yields what arrives, each batch with its choice's index; `once`: for nobody else."""
         batches = self._ports.journey.batches
-        return merged([batches(run, choice) for choice, run in enumerate(runs)])
+        return merged([batches(run, choice, once=once) for choice, run in enumerate(runs)])
 
     async def _cancel_when_gone(self, request: Request, answering: Answering) -> None:
         await request.client_gone()
@@ -237,7 +239,7 @@ class Calls:
         if len(runs) == 1:
             failure = taken(0, await self._ports.journey.whole(runs[0]))
         else:
-            async with aclosing(self._pieces(runs)) as pieces:
+            async with aclosing(self._pieces(runs, once=False)) as pieces:
                 async for index, batch in pieces:
                     failure = taken(index, batch)
                     if failure is not None:
@@ -286,7 +288,9 @@ class Calls:
                             written.append(chunks.role(index, piece))
                             begun.add(index)
                         written.append(chunks.piece(index, piece))
-                if part := b"".join(written):
+                part = b"".join(written)
+                written.clear()  # while it is written, it is there once
+                if part:
                     if not request.sent_start:
                         await _start(request, answering)
                     await request.write(part, more=len(filed) < len(runs))

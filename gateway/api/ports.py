@@ -62,9 +62,12 @@ class Journey(Protocol):
         ...
 
     def batches(
-        self, run: "Run", choice: int = 0
+        self, run: "Run", choice: int = 0, *, once: bool = False
     ) -> AsyncGenerator[tuple[int, Sequence[Delta | Ended]], None]:
-        """Yields the same, the pieces together that are there at once, with `choice` beside."""
+        """Yields the same, the pieces together that are there at once, with `choice` beside.
+
+        `once`: nobody reads them again.
+        """
         ...
 
     async def whole(self, run: "Run") -> Sequence[Delta | Ended]:

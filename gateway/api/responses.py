@@ -62,6 +62,7 @@ class Responses(Calls):
             raise TypeError("a response is answered in its own format")
         if form.asked.store:
             self._retained.keep(caller.tenant_id, answering.first, form, form.kept_chars())
+            answering = replace(answering, kept=True)
         if not form.asked.background:
             return await self.answer(request, answering)
         if form.wanted.stream:  # whose reader may go away and ask for it later

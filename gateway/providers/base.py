@@ -75,6 +75,14 @@ class Attempted(Protocol):
         """Ask the backend to stop; the outcome then tells whether it acknowledged."""
         ...
 
+    def hold(self) -> None:
+        """Read no more of the answer for now, where it comes over a network."""
+        ...
+
+    def go_on(self) -> None:
+        """Read on after a `hold`; after the outcome it does nothing."""
+        ...
+
 
 class Provider(Protocol):
     @property

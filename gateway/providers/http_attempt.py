@@ -106,6 +106,15 @@ class HttpAttempt:
             )
         )
 
+    def hold(self) -> None:
+        """Read no more for now; its silence is ours then."""
+        if self._connection is not None:
+            self._connection.hold()
+
+    def go_on(self) -> None:
+        if self._connection is not None:
+            self._connection.go_on()
+
     def close(self) -> None:
         """Close the connection; an attempt that had no end yet is unknown, a refused one is not."""
         if self._ended:

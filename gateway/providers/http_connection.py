@@ -63,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._poll = select.poll()
         self._ended_there = False  # the backend has ended it, by a FIN
         self._asked = 0  # requests
+        self.held = False  # nothing is read of it for now
         self.hung_up = False  # the backend ended it between two answers, without a word
         self.heard_s = 0.0  # when it was last written to or heard of, by the loop's clock
         self.let_go_s = 0.0
@@ -113,12 +114,25 @@ class Connection(asyncio.Protocol):
     def let_go(self) -> None:
         """Want no more of this answer: its little rest is read so that another may follow."""
         self._reader, self.let_go_s = None, self._now_s()
+        self.go_on()
 
     def abort(self) -> None:
         """Close at once; whoever reads is told nothing any more."""
         self._reader = None
         if not self.closing:
             self._transport.abort()
+
+    def hold(self) -> None:
+        """Read nothing more for now."""
+        if not self.held and not self.closing:
+            self.held = True
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read on; its silence begins now."""
+        if self.held and not self.closing:
+            self.held, self.heard_s = False, self._now_s()
+            self._transport.resume_reading()
 
     def give_up(self, why: Lost) -> None:
         """Close at once, and say so to whoever reads."""

@@ -293,7 +293,7 @@ class Pool:
             elif not connection.wanted:
                 if now_s - connection.let_go_s >= patience.tail_s:
                     connection.abort()
-            elif waited_s >= patience.silence_s:
+            elif waited_s >= patience.silence_s and not connection.held:
                 connection.give_up("silent")
         if self._origins:
             self._look_later()

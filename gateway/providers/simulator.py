@@ -251,6 +251,12 @@ class SimulatedAttempt:
             self._cancel_reason, self._cancel_sent_us = reason, self._clock.now_us()
             self._cancelling = asyncio.ensure_future(self._queue.cancel(self._place))
 
+    def hold(self) -> None:
+        """Nothing is to be read: the answer is made here, and no longer than its cap."""
+
+    def go_on(self) -> None:
+        """See `hold`."""
+
     def _outcome(self, finished: Finished) -> Outcome:
         usage = usage_of(self._call.input_tokens, finished)
         timings = self._timings(finished)

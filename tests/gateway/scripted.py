@@ -57,6 +57,10 @@ class ScriptedAttempt:
         if not self.deaf:
             self.woken.set()
 
+    def hold(self) -> None: ...
+
+    def go_on(self) -> None: ...
+
 
 @dataclass(kw_only=True)
 class ScriptedProvider:

@@ -79,7 +79,7 @@ class SmallJourney:
             yield piece
 
     async def batches(
-        self, run: Run, choice: int = 0
+        self, run: Run, choice: int = 0, *, once: bool = False
     ) -> AsyncGenerator[tuple[int, list[Delta | Ended]], None]:
         async for piece in self.deliver(run):
             yield choice, [piece]

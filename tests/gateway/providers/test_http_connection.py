@@ -210,3 +210,50 @@ def test_sec_3_a_credential_with_a_line_break_is_sent_nowhere_and_told_to_nobody
 def test_a_url_is_asked_as_it_is_written_and_what_no_request_line_may_have_is_quoted(url, asked):
     target = target_of(url)
     assert (target.secure, target.host, target.port, target.path) == asked
+
+
+class SecondIsSilent(Raw):
+    """Answers every request but the second one."""
+
+    async def read(self, writer):
+        self.requests += 1
+        if self.requests != 2:
+            writer.write(self.said)
+
+
+@pytest.mark.parametrize("ends", ["reads on", "is cancelled"])
+def test_of_a_held_answer_nothing_more_is_read_and_its_silence_is_not_the_backends(ends):
+    """SEC-3, PRV-2: what another one's silence costs after the same time."""
+    chars, pieces = 60_000, 20
+    delta = b'{"choices": [{"index": 0, "delta": {"content": "%b"}}]}' % (b"x" * chars)
+    body = b"data: %b\n\n" % delta * pieces + STREAM
+    said = HEAD + b"content-length: %d\r\n\r\n" % len(body) + body
+
+    async def scenario(provider, declared):
+        attempt, got, began = provider.start(call(declared)), [], asyncio.Event()
+
+        def take(piece):
+            got.append(len(piece.text))
+            if not began.is_set():
+                attempt.hold()
+                began.set()
+
+        carrying = asyncio.create_task(attempt.carry(take))
+        await began.wait()
+        _, silent = await whole(provider.start(call(declared)))
+        assert (silent.reason, carrying.done()) == ("PROVIDER_SILENT", False)
+        assert len(got) < pieces / 2
+        if ends == "is cancelled":
+            attempt.cancel("CLIENT_GONE")
+        else:
+            attempt.go_on()
+        outcome = await carrying
+        return outcome, await whole(provider.start(call(declared))), sum(got)
+
+    patience = Patience(silence_s=0.05)
+    outcome, (_, again), got = at(SecondIsSilent(said), scenario, patience=patience)
+    assert type(again) is Completed
+    if ends == "reads on":
+        assert (type(outcome), got) == (Completed, pieces * chars + len(TEXT))
+    else:
+        assert (type(outcome), outcome.reason) == (Unknown, "CANCEL_NOT_ACKNOWLEDGED")
