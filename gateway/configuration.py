@@ -57,15 +57,27 @@ class Configuration:
         return self.rate_tables[position - 1]
 
 
+def policy_in_force(connection: sqlite3.Connection) -> RoutePolicy | None:
+    """Return the route policy that decides now; None where none was ever published."""
+    record = stored.current_policy(connection)
+    return None if record is None else msgspec.json.decode(record.body_json, type=RoutePolicy)
+
+
+def places_in_force(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+    """Return (provider kind, region) of each route in force, by route_id."""
+    policy = policy_in_force(connection)
+    routes = () if policy is None else policy.routes
+    return {route.route_id: (route.provider_kind, route.region) for route in routes}
+
+
 def load(connection: sqlite3.Connection) -> Configuration:
     """Return what is in force. Raises NotConfigured where no policy or no rate table is."""
-    record = stored.current_policy(connection)
-    if record is None:
+    policy = policy_in_force(connection)
+    if policy is None:
         raise NotConfigured(
             "no route policy is published; run `make demo` for the demonstration's, or apply your "
             "own: `manage.py fleet apply FILE --reason R`"
         )
-    policy = msgspec.json.decode(record.body_json, type=RoutePolicy)
     tables = [
         msgspec.json.decode(table.body_json, type=RateTable)
         for table in stored.rate_tables(connection)

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-import msgspec
-
-from gateway.policy.values import RoutePolicy
-from ledger.queries import configuration as stored
+from gateway.configuration import policy_in_force
 from ledger.queries.prices import (
     identities_of_route,
     known_names,
@@ -49,10 +46,8 @@ class PriceHistory:
 
 def price_history(connection: sqlite3.Connection, name: str) -> PriceHistory:
     """Return the history of a route_id, identity_id, public name or model, exactly so written."""
-    record = stored.current_policy(connection)
-    routes = (
-        () if record is None else msgspec.json.decode(record.body_json, type=RoutePolicy).routes
-    )
+    policy = policy_in_force(connection)
+    routes = () if policy is None else policy.routes
     own = [route.identity_id for route in routes if route.route_id == name]
     identities = tuple(dict.fromkeys((*own, *identities_of_route(connection, name))))
     found = price_histories(connection, name, identities)

@@ -4,17 +4,16 @@ import asyncio
 import sqlite3
 from typing import Any
 
-import msgspec
 import orjson
 
 from gateway.api.http import Request, Response
 from gateway.api.ports import Ports
-from gateway.policy.values import Route, RoutePolicy
+from gateway.configuration import policy_in_force
+from gateway.policy.values import Route
 from gateway.providers.backend_address import BadAddress
 from gateway.providers.base import Capabilities
 from gateway.providers.capabilities import OF_KIND, capabilities_of
 from gateway.submission import Caller
-from ledger.queries import configuration as stored
 
 
 class CapabilityMatrix:
@@ -31,11 +30,8 @@ class CapabilityMatrix:
 
 def routes_json(connection: sqlite3.Connection) -> list[dict[str, Any]]:
     """Returns each route's row, in the policy's order; none where no policy is published."""
-    record = stored.current_policy(connection)
-    if record is None:
-        return []
-    policy = msgspec.json.decode(record.body_json, type=RoutePolicy)
-    return [_route_json(route) for route in policy.routes]
+    policy = policy_in_force(connection)
+    return [] if policy is None else [_route_json(route) for route in policy.routes]
 
 
 def _route_json(route: Route) -> dict[str, Any]:

@@ -3,16 +3,11 @@
 import sqlite3
 from dataclasses import dataclass
 
-import msgspec
-
+from gateway.configuration import policy_in_force
 from gateway.control import rolling
 from gateway.live import Live
-from gateway.pages.routes_view import Line, lines
-from gateway.policy.values import RoutePolicy
-from gateway.route_health import BREAKER_ACTION
-from ledger.queries.actions import last_of_each
-from ledger.queries.capacity import last_snapshots
-from ledger.queries.configuration import current_policy
+from gateway.pages.routes import lines_now
+from gateway.pages.routes_view import Line
 
 _ALWAYS = ("open", "half_open", "drained")
 _WITH_A_SERVER = ("stale", "silent")  # without one no snapshot comes, which is no fault
@@ -48,17 +43,9 @@ def rollouts_under_way(connection: sqlite3.Connection) -> list[UnderWay]:
 
 def routes_not_taking(connection: sqlite3.Connection, now_us: int, seen: Live | None) -> list[Line]:
     """The routes that take no request or probes alone, as the Routes page shows them."""
-    record = current_policy(connection)
-    if record is None:
+    policy = policy_in_force(connection)
+    if policy is None:
         return []
-    policy = msgspec.json.decode(record.body_json, type=RoutePolicy)
-    found = lines(
-        policy,
-        now_us,
-        live=seen,
-        kept=last_snapshots(connection, [route.route_id for route in policy.routes]),
-        drains=last_of_each(connection, ("drain_route", "undrain_route")),
-        breakers=last_of_each(connection, (BREAKER_ACTION,)),
-    )
     wanted = _ALWAYS if seen is None else (*_ALWAYS, *_WITH_A_SERVER)
+    found = lines_now(connection, policy, now_us, seen)
     return [line for line in found if line.state in wanted]

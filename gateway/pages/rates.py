@@ -2,12 +2,12 @@
 
 from itertools import islice
 
-import msgspec
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from gateway.auth_roles import require_role
+from gateway.configuration import places_in_force, policy_in_force
 from gateway.fleet_file.named import named
 from gateway.operations.policy_checks import around, price_faults
 from gateway.operations.rates import KIND, latest_version, rates_of
@@ -16,7 +16,6 @@ from gateway.pages.policies_view import fault_lines, text_of
 from gateway.pages.rates_view import ROWS_LIMIT, moved, past, rows
 from gateway.pages.shell import clock, ledger, page
 from gateway.pages.zone import ZONES
-from gateway.policy.values import RoutePolicy
 from gateway.price_history import price_history
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
@@ -73,10 +72,9 @@ def show(request: HttpRequest, version: str) -> HttpResponse:
 
 def _faults(table: RateTable, now_us: int) -> list[str]:
     """What the routes in force would lack by this table."""
-    record = stored.current_policy(ledger())
-    if record is None:
+    policy = policy_in_force(ledger())
+    if policy is None:
         return []
-    policy = msgspec.json.decode(record.body_json, type=RoutePolicy)
     fleet = around(ledger(), now_us)
     with_it = type(fleet)(
         identities=fleet.identities, quotas=fleet.quotas, rate_tables=(table,), now_us=now_us
@@ -93,7 +91,7 @@ def _trial(request: HttpRequest, table: RateTable, now_us: int) -> dict[str, obj
     if not {"within", "first", "last"} & request.GET.keys():
         return {"asked": when}
     taken = islice(served(ledger(), when.period.start_us, when.period.end_us), TRIED_LIMIT)
-    trial = tried(table, taken, places=_places())
+    trial = tried(table, taken, places=places_in_force(ledger()))
     return {
         "asked": when,
         "trial": trial,
@@ -102,14 +100,6 @@ def _trial(request: HttpRequest, table: RateTable, now_us: int) -> dict[str, obj
         "archived": archives_of_period(ledger(), when.period.start_us, when.period.end_us),
         "tried_limit": TRIED_LIMIT,
     }
-
-
-def _places() -> dict[str, tuple[str, str]]:
-    record = stored.current_policy(ledger())
-    if record is None:
-        return {}
-    policy = msgspec.json.decode(record.body_json, type=RoutePolicy)
-    return {route.route_id: (route.provider_kind, route.region) for route in policy.routes}
 
 
 @require_safe

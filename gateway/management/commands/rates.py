@@ -11,13 +11,13 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.clock import SystemClock
+from gateway.configuration import places_in_force
 from gateway.fleet_file.named import instant, named
 from gateway.fleet_file.toml_text import written
 from gateway.management.performing import performed
 from gateway.management.rate_text import change_lines, history_lines, trial_lines
 from gateway.operations.base import Operation
 from gateway.operations.rates import KIND, DraftRates, PublishRates, latest_version, rates_of
-from gateway.policy.values import RoutePolicy
 from gateway.price_history import price_history
 from ledger.errors import LedgerError
 from ledger.money import units_text
@@ -143,7 +143,7 @@ class Command(BaseCommand):
             table,
             served(connection, period.start_us, period.end_us),
             tuple(options["by"]),
-            places=_places(connection),
+            places=places_in_force(connection),
         )
         for line in trial_lines(found, table.currency):
             self.stdout.write(line)
@@ -255,15 +255,6 @@ def _pairs(given: list[str]) -> dict[str, str]:
     if len(pairs) < len(given):
         raise CommandError("Write each as KEY=NAME, and each key once.")
     return pairs
-
-
-def _places(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
-    """Where each route of the policy in force is: its provider kind and region."""
-    record = stored.current_policy(connection)
-    if record is None:
-        return {}
-    policy = msgspec.json.decode(record.body_json, type=RoutePolicy)
-    return {route.route_id: (route.provider_kind, route.region) for route in policy.routes}
 
 
 def _day(text: str) -> date:

@@ -1,12 +1,15 @@
 """Ledgers with traffic in the shape that a test needs, and the control plane's passes over them."""
 
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Any
 
 from gateway.clock import VirtualClock
+from gateway.configuration import policy_in_force
 from gateway.operations import anywhere
 from gateway.operations.base import Actor, Done, Operation, Refused
 from gateway.operations.control import EvaluateSlos
+from gateway.policy.values import RoutePolicy
 from ledger.records import ControlAction, Receipt, Record, RoutePolicyRecord
 from ledger.rows import record_of, select
 from tests.ledger.receipts import receipt
@@ -53,6 +56,13 @@ def actions(fleet: Fleet) -> list[ControlAction]:
 
 def policies(fleet: Fleet) -> list[str]:
     return [one.revision for one in rows(fleet, RoutePolicyRecord)]
+
+
+def policy_now(fleet: Fleet) -> RoutePolicy:
+    with closing(fleet.reader()) as connection:
+        policy = policy_in_force(connection)
+    assert policy is not None
+    return policy
 
 
 def experiment_one(start_us: int, times: int = 1, slow: int = 5, **changes) -> list[Receipt]:

@@ -16,9 +16,8 @@ from gateway.operations.control import (
     UndoAction,
 )
 from gateway.operations.routes import DrainRoute
-from gateway.policy.values import RoutePolicy
 from gateway.quota import Quota
-from ledger.queries import configuration, objectives
+from ledger.queries import objectives
 from ledger.queries.diagnosis import diagnosis
 from ledger.records import SloEvaluation, Tenant
 from tests.gateway.control.ledger_of import (
@@ -32,6 +31,7 @@ from tests.gateway.control.ledger_of import (
     experiment_one,
     perform,
     policies,
+    policy_now,
     pour,
     rows,
 )
@@ -40,13 +40,6 @@ from tests.ledger.seeded import Plans
 
 def states(fleet, slo_id):
     return [one.state for one in rows(fleet, SloEvaluation, f"slo_id = '{slo_id}'")]
-
-
-def policy_in_force(fleet) -> RoutePolicy:
-    connection = fleet.reader()
-    body = configuration.current_policy(connection).body_json
-    connection.close()
-    return msgspec.json.decode(body, type=RoutePolicy)
 
 
 def test_experiment_one_sheds_batch_although_the_mean_is_comfortable(fleet):
@@ -61,7 +54,7 @@ def test_experiment_one_sheds_batch_although_the_mean_is_comfortable(fleet):
     assert "slow 8.33 and 8.33 over 6" in queue[0].evidence
     assert states(fleet, "interactive-queue")[-1] == "SHED"
     assert states(fleet, "batch-queue")[-1] == "OK"
-    shares = {one.priority: one.queue_permille for one in policy_in_force(fleet).queue_shares}
+    shares = {one.priority: one.queue_permille for one in policy_now(fleet).queue_shares}
     assert shares["batch"] == 1
     before, after = (msgspec.json.decode(t) for t in (queue[0].before_json, queue[0].after_json))
     assert (before["policy"], after["policy"]) == (policies(fleet)[0], policies(fleet)[-1])
@@ -100,17 +93,17 @@ def test_after_a_standstill_every_window_is_evaluated_and_only_the_newest_acts(f
 
 
 def test_calm_undoes_what_was_done_and_the_declared_policy_stands_again(fleet):
-    declared = policy_in_force(fleet)
+    declared = policy_now(fleet)
     pour(fleet, experiment_one(NOW_US - STEP_US, times=10))
     evaluate(fleet, closed(NOW_US))
-    assert policy_in_force(fleet) != declared
+    assert policy_now(fleet) != declared
     for step in range(1, 8):  # undone after the third
         start_us = NOW_US + (step - 1) * STEP_US
         pour(fleet, experiment_one(start_us, times=20, slow=0))
         evaluate(fleet, closed(start_us + STEP_US))
     phases = [one.phase for one in actions(fleet) if one.episode.startswith("interactive-queue")]
     assert phases == ["applied", "undone"]
-    back = policy_in_force(fleet)
+    back = policy_now(fleet)
     assert msgspec.structs.replace(back, revision=declared.revision) == declared
     assert back.revision != declared.revision
 
@@ -146,7 +139,7 @@ def test_a_proposal_to_cut_a_route_is_refused_once_it_is_the_last_one(fleet):
     (proposed,) = [one for one in actions(fleet) if one.action == "slo.cut_route"]
     assert (proposed.phase, proposed.subject) == ("proposed", "fast-v2")
     at_us = closed(NOW_US) + 1
-    others = set(policy_in_force(fleet).models[0].primary_routes) - {"fast-v2"}
+    others = set(policy_now(fleet).models[0].primary_routes) - {"fast-v2"}
     for route_id in sorted(others):
         drained = DrainRoute(route_id=route_id, reason="maintenance")
         assert isinstance(perform(fleet, drained, at_us), Done)
@@ -154,7 +147,7 @@ def test_a_proposal_to_cut_a_route_is_refused_once_it_is_the_last_one(fleet):
     refused = perform(fleet, approved, at_us + 1)
     assert isinstance(refused, Refused)
     assert refused.code == "NO_TARGET"
-    assert "fast-v2" in {one.route_id for one in policy_in_force(fleet).routes if one.enabled}
+    assert "fast-v2" in {one.route_id for one in policy_now(fleet).routes if one.enabled}
 
 
 def test_a_declined_action_does_nothing(fleet):

@@ -15,9 +15,7 @@ from gateway.operations.releases import (
     ImportEvaluations,
     StartRollout,
 )
-from gateway.policy.values import RoutePolicy
 from ledger import rollouts
-from ledger.queries import configuration
 from ledger.records import ControlAction, ReleaseRecord, RolloutEvaluation, RolloutRecord
 from tests.gateway.control.ledger_of import (
     GRACE_US,
@@ -27,6 +25,7 @@ from tests.gateway.control.ledger_of import (
     evaluate,
     experiment_one,
     perform,
+    policy_now,
     pour,
     rows,
 )
@@ -42,15 +41,8 @@ from tests.gateway.control.rollout_of import (
 )
 
 
-def policy(fleet) -> RoutePolicy:
-    connection = fleet.reader()
-    body = configuration.current_policy(connection).body_json
-    connection.close()
-    return msgspec.json.decode(body, type=RoutePolicy)
-
-
 def shares(fleet) -> dict[str, int]:
-    canary = policy(fleet).models[0].canary
+    canary = policy_now(fleet).models[0].canary
     return {} if canary is None else {arm.arm: arm.share_permille for arm in canary.arms}
 
 
@@ -136,11 +128,11 @@ def test_a_better_mean_with_a_worse_tail_is_stopped_in_two_windows(fleet):
     second = window(fleet, 2, **traffic)
     assert (second.decision, second.reason) == ("roll_back", "FAILED:ttft_p99")
     assert shares(fleet) == {}
-    model = policy(fleet).models[0]
+    model = policy_now(fleet).models[0]
     assert model.primary_routes == ("fast-v2", "fast-us-v2")
     tail = msgspec.json.decode(second.statistics_json)["tested"][0]["statistics"]
     assert tail["p_value"] <= 0.01
-    assert second.policy_revision == policy(fleet).revision
+    assert second.policy_revision == policy_now(fleet).revision
 
 
 def test_a_fault_in_only_one_window_does_nothing(fleet):
@@ -184,7 +176,7 @@ def test_windows_that_pass_raise_and_promote(fleet):
     pour(fleet, arm_receipts(since_us, baseline=1_000, canary=1_000, seed=9))
     evaluate(fleet, since_us + WINDOW_US + LONGEST_DEADLINE_US + GRACE_US)
     assert rows(fleet, RolloutEvaluation)[-1].decision == "promote"
-    model = policy(fleet).models[0]
+    model = policy_now(fleet).models[0]
     assert (model.primary_routes, model.canary) == (("fast-v3",), None)
     told = [one.action for one in rows(fleet, ControlAction) if one.subject == ROLLOUT]
     assert told == ["rollout.start", "start_rollout", "rollout.raise", "rollout.promote"]
@@ -244,7 +236,7 @@ def test_a_person_promotes_what_too_few_samples_left_open(fleet):
         {"baseline": 700, "canary": 300},
     )
     assert isinstance(perform(fleet, promote(), at_us), Done)
-    model = policy(fleet).models[0]
+    model = policy_now(fleet).models[0]
     assert (model.primary_routes, model.canary) == (("fast-v3",), None)
     last = rows(fleet, RolloutEvaluation)[-1]
     assert (last.kind, last.decision, last.reason) == ("person", "promote", "seen enough")
@@ -271,7 +263,7 @@ def test_a_person_promotes_nothing_while_an_error_budget_burns(fleet):
 def test_a_rollout_whose_canary_someone_published_away_goes_no_further_up(fleet):
     """REL-3: what passes is not raised against the policy in force, and nobody promotes it."""
     start(fleet)
-    declared = policy(fleet)
+    declared = policy_now(fleet)
     plain = msgspec.structs.replace(declared.models[0], canary=None)
     without = msgspec.structs.replace(declared, models=(plain, *declared.models[1:]))
     tree = {name: value for name, value in named(without).items() if name != "revision"}
@@ -287,7 +279,7 @@ def test_a_rollout_whose_canary_someone_published_away_goes_no_further_up(fleet)
     assert (refused.code, "no canary any more" in refused.message) == ("PLAN_MISFITS", True)
     back = DecideRollout(rollout_id=ROLLOUT, decision="roll_back", reason="published away")
     assert isinstance(perform(fleet, back, closed(1) + 2), Done)
-    assert policy(fleet).models[0].primary_routes == ("fast-v2", "fast-us-v2")
+    assert policy_now(fleet).models[0].primary_routes == ("fast-v2", "fast-us-v2")
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "-a", "a" * 81])
@@ -303,7 +295,7 @@ def test_a_person_ends_a_rollout_unpromoted(fleet):
     assert isinstance(perform(fleet, asked, NOW_US + 1), Done)
     last = rows(fleet, RolloutEvaluation)[-1]
     assert msgspec.json.decode(last.progress_json)["state"] == "ended"
-    assert policy(fleet).models[0].primary_routes == ("fast-v2", "fast-us-v2")
+    assert policy_now(fleet).models[0].primary_routes == ("fast-v2", "fast-us-v2")
     assert shares(fleet) == {}
 
 

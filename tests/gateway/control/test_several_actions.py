@@ -9,9 +9,7 @@ import pytest
 from gateway.operations.base import Done
 from gateway.operations.control import DeclareSlo, UndoAction
 from gateway.operations.tenants import SetTenant
-from gateway.policy.values import RoutePolicy
 from gateway.quota import Quota
-from ledger.queries import configuration
 from ledger.records import Tenant
 from ledger.slo import Action
 from ledger.slo_defaults import DEFAULT_SLOS
@@ -26,6 +24,7 @@ from tests.gateway.control.ledger_of import (
     evaluate,
     experiment_one,
     perform,
+    policy_now,
     pour,
     rows,
 )
@@ -110,9 +109,5 @@ def test_two_cuts_in_one_pass_leave_a_model_its_last_route(fleet):
         declared(fleet, VALID, f"cut-{route_id}", action)
     pour(fleet, experiment_one(NOW_US - STEP_US, slow=0, **FAILED))
     assert isinstance(evaluate(fleet, closed(NOW_US)), Done)
-    connection = fleet.reader()
-    body = configuration.current_policy(connection).body_json
-    connection.close()
-    policy = msgspec.json.decode(body, type=RoutePolicy)
-    enabled = {one.route_id for one in policy.routes if one.enabled}
+    enabled = {one.route_id for one in policy_now(fleet).routes if one.enabled}
     assert len(enabled & {"fast-v2", "fast-us-v2"}) == 1
