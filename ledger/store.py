@@ -66,6 +66,7 @@ class Store:
         self._writer = writer
         self._queue: deque[_Pending] = deque()
         self._queued_rows = 0
+        self._arriving: dict[asyncio.AbstractEventLoop, list[_Pending]] = {}
         self._changed = threading.Condition()
         self._closing = False
         self._last_error: str | None = None
@@ -130,10 +131,7 @@ class Store:
         """
         future: Future[Places] = Future()
         future.set_running_or_notify_cancel()  # what is queued is written: it can't be cancelled
-        try:
-            self._enqueue(_Pending(records=records, future=future))
-        except LedgerUnavailable as error:
-            future.set_exception(error)
+        self._enqueue([_Pending(records=records, future=future)])
         return future
 
     async def commit(self, records: Sequence[Record]) -> Places:
@@ -141,8 +139,14 @@ class Store:
 
         A caller that is cancelled while it waits has its records written all the same.
         """
-        future: asyncio.Future[Places] = asyncio.get_running_loop().create_future()
-        self._enqueue(_Pending(records=records, future=future))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Places] = loop.create_future()
+        pending = _Pending(records=records, future=future)
+        if (arriving := self._arriving.get(loop)) is not None:
+            arriving.append(pending)
+        else:
+            self._arriving[loop] = [pending]
+            loop.call_soon(self._hand_over, loop)
         return await future
 
     def flush(self) -> None:
@@ -164,19 +168,33 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _enqueue(self, pending: _Pending) -> None:
-        rows = len(pending.records)
+    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Queues what the callers of one turn of an event loop have asked for, together.
+
+        A writer that is woken for each of them takes the interpreter from the others each time,
+        and then has a commit for each.
+        """
+        self._enqueue(self._arriving.pop(loop))
+
+    def _enqueue(self, arriving: Sequence[_Pending]) -> None:
         with self._changed:
-            if self._closing or not self._thread.is_alive():
-                raise LedgerUnavailable("the ledger is closed")
-            if self._queued_rows + rows > QUEUE_LIMIT_ROWS:
-                raise LedgerUnavailable(
-                    f"the ledger's queue is full: {self._queued_rows} of {QUEUE_LIMIT_ROWS} rows",
-                    "QUEUE_FULL",
-                )
-            self._queue.append(pending)
-            self._queued_rows += rows
+            for pending in arriving:
+                refusal = self._refusal(len(pending.records))
+                if refusal is None:
+                    self._queue.append(pending)
+                    self._queued_rows += len(pending.records)
+                elif not pending.future.done():
+                    pending.future.set_exception(refusal)
             self._changed.notify()
+
+    def _refusal(self, rows: int) -> LedgerUnavailable | None:
+        """Why so many rows can't be queued now; None where they can."""
+        if self._closing or not self._thread.is_alive():
+            return LedgerUnavailable("the ledger is closed")
+        if self._queued_rows + rows > QUEUE_LIMIT_ROWS:
+            what = f"the ledger's queue is full: {self._queued_rows} of {QUEUE_LIMIT_ROWS} rows"
+            return LedgerUnavailable(what, "QUEUE_FULL")
+        return None
 
     def _run(self) -> None:
         try:

@@ -94,6 +94,51 @@ def test_callers_on_an_event_loop_are_answered_together_and_each_with_its_own(st
     assert [pair[0].seq for pair in places] == list(range(1, 301))
 
 
+class Transactions:
+    """A projection that notes how many rows each transaction has."""
+
+    def __init__(self):
+        self.rows = []
+
+    def apply(self, connection, rows):
+        self.rows.append(len(rows))
+
+
+def test_what_is_asked_for_in_one_turn_of_an_event_loop_is_one_transaction(ledger_path):
+    async def turns():
+        for first in (0, 50):
+            await asyncio.gather(
+                *(store.commit([factories.receipt(first + number)]) for number in range(50))
+            )
+        await store.commit([factories.receipt(100)])
+
+    transactions = Transactions()
+    with Store.open(ledger_path, projections=(transactions,)) as store:
+        asyncio.run(turns())
+    assert transactions.rows == [50, 50, 1]
+
+
+def test_callers_of_one_turn_are_refused_each_for_itself(store, monkeypatch):
+    async def turn():
+        sizes = (2, 3, 1)
+        return await asyncio.gather(
+            *(
+                store.commit([factories.trace_event(10 * place + row) for row in range(size)])
+                for place, size in enumerate(sizes)
+            ),
+            return_exceptions=True,
+        )
+
+    monkeypatch.setattr(store_module, "QUEUE_LIMIT_ROWS", 3)
+    first, second, third = asyncio.run(turn())
+    assert [place.seq for place in (*first, *third)] == [1, 2, 3]
+    assert isinstance(second, LedgerUnavailable)
+    assert second.code == "QUEUE_FULL"
+    store.close()
+    closed = asyncio.run(turn())
+    assert [str(each) for each in closed] == ["the ledger is closed"] * 3
+
+
 def test_a_cancelled_caller_has_its_record_written_all_the_same(store, reader):
     async def cancelled():
         task = asyncio.create_task(store.commit([factories.receipt(1)]))
