@@ -7,6 +7,7 @@ import msgspec
 
 from gateway.operations.unknowns import ResolveUnknown
 from gateway.policy.values import Route, RoutePolicy
+from ledger.invoices.currencies import CURRENCIES
 from ledger.queries import configuration as stored
 from ledger.reconcile.reports import Proposed
 from ledger.reconcile.values import Binding, Plan, Refused
@@ -15,7 +16,8 @@ EVIDENCE_LIMIT_CHARS = 500
 
 
 def default_plan(connection: sqlite3.Connection, provider: str) -> Plan | Refused:
-    """A plan that binds every real route of any policy to the model that its address names.
+    """A plan that binds every real route of any policy to the model that its address names, in the
+    currency of our costs.
 
     Refused (SEVERAL_HOSTS, BINDINGS) where the routes lead to several hosts, or there is none:
     nobody is guessed to be `provider` then, and the plan has to say who is.
@@ -42,7 +44,19 @@ def default_plan(connection: sqlite3.Connection, provider: str) -> Plan | Refuse
             "binds one compares the invoice all the same"
         )
         return Refused(code="BINDINGS", message=message)
-    return Plan(provider=provider, bindings=bindings)
+    plan = Plan(provider=provider, bindings=bindings)
+    currency = currency_of_costs(connection)
+    return plan if currency is None else msgspec.structs.replace(plan, currency=currency)
+
+
+def currency_of_costs(connection: sqlite3.Connection) -> str | None:
+    """The currency that our costs are in, which every rate table of a ledger shares.
+
+    None where nothing is priced yet, or in units that are no currency: an operator who counts a
+    dollar as one of those, as an import of public prices does, compares them as dollars.
+    """
+    tables = stored.rate_tables(connection)
+    return tables[0].currency if tables and tables[0].currency in CURRENCIES else None
 
 
 def resolution_of(run_id: str, proposal: Proposed) -> ResolveUnknown | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from gateway.auth_roles import Role
 from gateway.operations.base import Operation, Plan, Refused, Seen
-from gateway.reconciling import default_plan
+from gateway.reconciling import currency_of_costs, default_plan
 from ledger.invoices import formats
 from ledger.invoices.currencies import CURRENCIES
 from ledger.invoices.identity import Export, lines_in_force
@@ -168,6 +168,13 @@ class Reconcile(Operation, frozen=True, kw_only=True):
         if matching.provider != self.provider:
             message = f"The plan is for {matching.provider}, not {self.provider}."
             return Refused(code="OTHER_PROVIDER", message=message)
+        ours = currency_of_costs(seen.connection)
+        if ours is not None and ours != matching.currency:
+            message = (
+                f"Our costs are in {ours} and the plan compares in {matching.currency}: say "
+                f'"currency": "{ours}" in the plan; lines in other currencies are converted.'
+            )
+            return Refused(code="OTHER_CURRENCY", message=message)
         run = running.reconcile(seen.connection, matching, period)
         if isinstance(run, NotCompared):
             return _refused(run)

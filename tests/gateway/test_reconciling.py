@@ -38,6 +38,18 @@ def test_every_real_route_is_bound_to_the_model_that_its_address_names(ledger_pa
     )
 
 
+def test_the_plan_that_nobody_wrote_compares_in_the_currency_of_our_costs(ledger_path):
+    address = "openai:https://api.example.com/v1?model=small-1"
+    found = planned(ledger_path, address)
+    assert isinstance(found, Plan)
+    assert found.currency == "USD"  # nothing is priced yet
+    table = msgspec.structs.replace(factories.RATE_TABLE, currency="EUR")
+    append(ledger_path, [factories.rate_table(table)])
+    found = planned(ledger_path, address, revision="policy-2")
+    assert isinstance(found, Plan)
+    assert found.currency == "EUR"
+
+
 def test_several_hosts_or_none_are_not_guessed_to_be_the_provider(ledger_path):
     found = planned(ledger_path, "simulator:fast")
     assert isinstance(found, Refused)

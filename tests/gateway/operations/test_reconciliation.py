@@ -294,6 +294,22 @@ def test_another_currency_needs_a_dated_rate_and_the_run_keeps_it(books):
         assert refused(books, RecordCurrencyRate(**wrong)).code == "INVALID_RATE"
 
 
+def test_our_costs_are_never_taken_for_another_currency(books):
+    """REC-2: costs of a ledger in euros are no dollars, whatever plan a form was sent with."""
+    table = msgspec.structs.replace(factories.RATE_TABLE, currency="EUR")
+    append(books, [factories.rate_table(table)])
+    perform(books, ImportInvoice(files=(costs((0, usual(1)), (1, usual(1))),)))
+    said = refused(books, compare())
+    assert (said.code, "Our costs are in EUR and the plan compares in USD" in said.message) == (
+        "OTHER_CURRENCY", True
+    )  # fmt: skip
+    rate = {"from_currency": "USD", "to_currency": "EUR", "source": "a bank", "rate": "0.5"}
+    perform(books, RecordCurrencyRate(on_day="2026-09-01", **rate))
+    euros = compare(plan=msgspec.structs.replace(PLAN, currency="EUR"))
+    found = reported(books, perform(books, euros).subject)
+    assert (found.currency, found.theirs_pico) == ("EUR", 3_600_000_000)
+
+
 def test_a_day_that_no_calendar_has_hides_no_rate_and_stops_no_run(books):
     """REC-2: older versions recorded such days, and what is recorded stays."""
     euros = costs((0, usual(1))).replace(b'"usd"', b'"eur"')
