@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -11,9 +10,9 @@ import pytest
 from gateway.schemas import matches_schema
 from tests.server import Server
 from tests.server_fixtures import SMALL_TEAM, SMALL_TEAM_IN_FLIGHT
+from tests.system.conftest import TENANT
 from tests.system.watching import held, until
 
-TENANT = "support-desk"
 CHAT: Any = [{"role": "user", "content": "How heavy is the lorry in bay four?"}]
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -27,13 +26,6 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 FORMAT: Any = {"type": "json_schema", "json_schema": {"name": "weight", "schema": SCHEMA}}
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[openai.OpenAI]:
-    key = server.keys[TENANT]
-    with openai.OpenAI(base_url=f"{server.base_url}/v1", api_key=key, max_retries=0) as made:
-        yield made
 
 
 def test_an_answer_carries_its_receipt_as_an_extra_field(client: openai.OpenAI):

@@ -1,7 +1,6 @@
 """The official client's tools, structured answers, stop sequences and several choices."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import openai
@@ -11,9 +10,9 @@ import pytest
 from gateway.schemas import matches_schema
 from tests.server import Server
 from tests.server_fixtures import SMALL_TEAM, SMALL_TEAM_IN_FLIGHT
+from tests.system.conftest import TENANT
 from tests.system.watching import held, until
 
-TENANT = "support-desk"
 CHAT: Any = [{"role": "user", "content": "How heavy is the lorry in bay four?"}]
 PARAMETERS: dict[str, Any] = {
     "type": "object",
@@ -31,13 +30,6 @@ class Weight(pydantic.BaseModel):
     tonnes: int
     bay: Literal["north", "south"]
     loads: list[float]
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[openai.OpenAI]:
-    key = server.keys[TENANT]
-    with openai.OpenAI(base_url=f"{server.base_url}/v1", api_key=key, max_retries=0) as made:
-        yield made
 
 
 def test_a_tool_is_called_and_its_result_is_answered_with_words(client: openai.OpenAI):

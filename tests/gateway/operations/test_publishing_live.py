@@ -23,9 +23,9 @@ from ledger.carrying import every
 from ledger.queries import decisions
 from ledger.queries.actions import drained_routes
 from ledger.queries.holds import open_reservations
-from ledger.reading import read_head
 from ledger.records import Reservation
 from tests.factories import NOW_US
+from tests.gateway.operations.publishing import size
 from tests.server import Server
 from tests.server_fixtures import Fleet
 from tests.system.watching import until
@@ -58,13 +58,6 @@ def asked(server: Server, model: str = "assist") -> tuple[int, str | None, str |
     answer = json.loads(body)
     receipt = answer.get("receipt") or {}
     return status, receipt.get("route_id"), receipt.get("policy_revision")
-
-
-def size(fleet: Fleet) -> int:
-    with contextlib.closing(fleet.reader()) as connection:
-        head = read_head(connection)
-    assert head is not None
-    return head.size
 
 
 def assert_replays_identically(fleet: Fleet, least: int) -> None:

@@ -288,15 +288,16 @@ def test_an_answer_with_fewer_tokens_than_were_seen_speaks_of_something_else(fle
     assert operation_of(one, Completed(usage=USED, finish_reason="stop")) is not None
 
 
+async def one_lost(on):
+    """What is delivered of a request of a week whose attempt is lost, and its end."""
+    run = await on.admitted(side_effects=True, deadline_ms=604_800_000)
+    return await on.pieces(run)
+
+
 def test_LED_6_a_settled_unknown_gives_back_its_slot_and_kv_at_once(fleet):
     """However far away the bound of its hold is."""
     with stage(fleet.ledger, planned(losing_sight)) as on:
-
-        async def one_lost():
-            run = await on.admitted(side_effects=True, deadline_ms=604_800_000)
-            return await on.pieces(run)
-
-        _, end = asyncio.run(one_lost())
+        _, end = asyncio.run(one_lost(on))
         receipt, book = end.filed.receipt, on.journey.desk.book
         held = on.held()
         assert (held[0], held[2]) == (1, receipt.cost_estimated_pico)
@@ -310,12 +311,7 @@ def test_LED_6_a_settled_unknown_gives_back_its_slot_and_kv_at_once(fleet):
 
 def test_LED_6_a_lost_attempt_of_a_patient_caller_is_bound_by_what_it_was_predicted_to_take(fleet):
     with stage(fleet.ledger, planned(losing_sight)) as on:
-
-        async def one_lost():
-            run = await on.admitted(side_effects=True, deadline_ms=604_800_000)
-            return await on.pieces(run)
-
-        asyncio.run(one_lost())
+        asyncio.run(one_lost(on))
         book = on.journey.desk.book
         book.give_back_due(on.clock.now_us() + 3_600_000_000)
         assert on.held()[:2] == (0, 0)

@@ -14,6 +14,7 @@ from gateway.clock import SystemClock
 from tests.gateway.operations import books
 from tests.sample_books import fleet_records, keep_books, tenant_records
 from tests.sample_console import Console, fill
+from tests.server_fixtures import Fleet
 
 LogIn = Callable[..., Client]
 
@@ -45,6 +46,13 @@ def log_in() -> LogIn:
 @pytest.fixture
 def viewer(log_in: LogIn) -> Client:
     return log_in("viewer")
+
+
+@pytest.fixture
+def own_ledger(settings: Any, fleet: Fleet) -> Path:
+    """The demonstration's fleet in a ledger of this test's own, which the console may change."""
+    settings.WEIGHBRIDGE_DB = fleet.ledger
+    return fleet.ledger
 
 
 @pytest.fixture(scope="session")

@@ -17,13 +17,6 @@ from tests.gateway.pages.conftest import LogIn
 QUOTA = {"tenant_id": "new-team", "quota.in_flight_limit": "3", "reason": "they start"}
 
 
-@pytest.fixture
-def own_ledger(settings, fleet):
-    """A ledger of this test's own, which the console may change."""
-    settings.WEIGHBRIDGE_DB = fleet.ledger
-    return fleet.ledger
-
-
 def state(ledger):
     connection = connect_read_only(ledger)
     try:

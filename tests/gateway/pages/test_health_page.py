@@ -18,12 +18,6 @@ from tests.gateway.pages.test_receipts import HX, text_of
 QUICK = [check.code for check in CHECKS if not check.slow]
 
 
-@pytest.fixture
-def own_ledger(settings, fleet):
-    settings.WEIGHBRIDGE_DB = fleet.ledger
-    return fleet.ledger
-
-
 def test_what_is_wrong_comes_first_and_says_what_to_do():
     signals = tuple(
         Signal(code=state, title=state, value="v", state=state) for state in ("ok", "watch", "bad")

@@ -31,12 +31,6 @@ SLO = "interactive-queue"
 
 
 @pytest.fixture
-def own_ledger(settings, fleet):
-    settings.WEIGHBRIDGE_DB = fleet.ledger
-    return fleet.ledger
-
-
-@pytest.fixture
 def shedding(fleet, own_ledger):
     """The fleet after the course's first experiment: batch is shed for the interactive tail."""
     pour(fleet, experiment_one(NOW_US - STEP_US, times=10))

@@ -35,12 +35,6 @@ PAGES = (
 
 
 @pytest.fixture
-def own_ledger(settings, fleet):
-    settings.WEIGHBRIDGE_DB = fleet.ledger
-    return fleet.ledger
-
-
-@pytest.fixture
 def version(own_ledger) -> str:
     """The version of the demonstration's rate table."""
     connection = connect_read_only(own_ledger)

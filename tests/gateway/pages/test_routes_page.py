@@ -28,12 +28,6 @@ IDLE = StoreStatus(
 )  # fmt: skip
 
 
-@pytest.fixture
-def own_ledger(settings, fleet):
-    settings.WEIGHBRIDGE_DB = fleet.ledger
-    return fleet.ledger
-
-
 def action(name: str, subject: str, **changed: object) -> ControlAction:
     return factories.control_action(action=name, subject=subject, **changed)
 
