@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from gateway.randomness import random_bytes
 
-WORTH_CHARS = 64  # below, a count costs no more than a hash and two looks
+WORTH_CHARS = 512  # below, what is saved is less than what looking for it costs the others
 TEXTS_LIMIT = 16_384  # remembered of one vocabulary: some 3 MB
 HASH_BYTES = 16
 
