@@ -13,10 +13,11 @@ def main() -> None:
         # Imported here: Ctrl-C while Django loads is Ctrl-C, too.
         from django.core.management import execute_from_command_line
 
+        from gateway.management.edge import told_in_words
         from gateway.management.listing import quiet_without_a_reader
 
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
-        with quiet_without_a_reader():
+        with told_in_words(), quiet_without_a_reader():
             execute_from_command_line(sys.argv)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")

@@ -24,6 +24,7 @@ from ledger.backup import (
     check_space,
     making,
     manifest_of,
+    pages_damaged,
     sha256_of,
     sync,
     write_whole,
@@ -110,7 +111,7 @@ def archive(
             )
         return Refused(code="CANT_WRITE", what=str(error))
     except sqlite3.DatabaseError as error:
-        return Refused(code="PAGES_DAMAGED", what=f"{ledger.name} can't be read: {error}")
+        return pages_damaged(ledger.name, str(error)).refused
     finally:
         lock.release()
 
@@ -301,7 +302,7 @@ def _verified(path: Path, checkpoint: Checkpoint | None) -> Checkpoint:
     with closing(connect_read_only(path)) as connection:
         said = fetch_one(connection, "PRAGMA integrity_check(1)")[0]
         if said != "ok":
-            raise Problem("PAGES_DAMAGED", f"SQLite says of {path.name}: {said}")
+            raise pages_damaged(path.name, said)
         report = verify(connection, checkpoint=checkpoint)
     if report.root is None or not report.sound:
         what = f"{len(report.faults)} fault(s), the first: {report.faults[0]}"

@@ -13,7 +13,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -168,9 +168,8 @@ def making(target: Path) -> Iterator[Path]:
     """A file that takes the name `target`, durably, when all went well, and is gone when not."""
     if not target.parent.parent.is_dir():  # a disk that isn't mounted, or a name mistyped
         raise Problem("CANT_WRITE", f"there is no folder {target.parent.parent} to make one in")
-    target.parent.mkdir(exist_ok=True)
     partial = target.with_name(target.name + ".partial")
-    with _alone_at(partial):
+    with _folder(target.parent), _alone_at(partial):
         try:
             # Looked at by whoever is alone here: a run that began in the same second may be over.
             # A log or a journal of an earlier file would be taken for the new one's; a link that
@@ -185,6 +184,20 @@ def making(target: Path) -> Iterator[Path]:
             sync(target.parent)
         finally:
             partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """The folder, made where it wasn't there, and gone again where nothing came to be in it."""
+    made = not path.exists()
+    path.mkdir(exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # something is in it
+            if made:
+                path.rmdir()
+        raise
 
 
 @contextmanager
@@ -232,16 +245,16 @@ def _proved(copy: Path, checkpoint: Checkpoint | None = None) -> Head:
     try:
         connection = connect_read_only(copy)
     except (LedgerError, sqlite3.DatabaseError) as error:
-        raise Problem("PAGES_DAMAGED", f"the copy can't be opened: {error}") from error
+        raise pages_damaged("the copy", str(error.__cause__ or error)) from error
     try:
         said = fetch_one(connection, "PRAGMA integrity_check(1)")[0]
         if said != "ok":
-            raise Problem("PAGES_DAMAGED", f"SQLite says of the copy: {said}")
+            raise pages_damaged("the copy", said)
         older = as_of_today(connection)
         report = verify(connection, checkpoint=checkpoint)
         head = read_head(connection)
     except sqlite3.DatabaseError as error:
-        raise Problem("PAGES_DAMAGED", f"the copy can't be read: {error}") from error
+        raise pages_damaged("the copy", str(error)) from error
     finally:
         connection.close()
     faults = [fault for fault in report.faults if not (older and fault.kind == "trigger")]
@@ -249,6 +262,13 @@ def _proved(copy: Path, checkpoint: Checkpoint | None = None) -> Head:
         first = faults[0] if faults else "its chain_head row is gone"
         raise Problem("CHAIN_BROKEN", f"{len(faults)} fault(s), the first: {first}")
     return head
+
+
+def pages_damaged(which: str, said: str) -> Problem:
+    """What SQLite says of a file, in one line, and what to do."""
+    told = " ".join(said.removeprefix("*** in database main ***").split())
+    what = f"SQLite finds {which} damaged: {told}; run verify_ledger, then restore the last backup"
+    return Problem("PAGES_DAMAGED", what)
 
 
 def _note(ledger: Path, target: Path, manifest: Manifest) -> None:

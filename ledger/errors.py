@@ -2,11 +2,15 @@
 
 
 class LedgerError(Exception):
-    """Any fault of the ledger; never carries a value of a record."""
+    """Any fault of the ledger; never carries a value of a record. `code` is stable."""
+
+    code = "LEDGER_FAULT"
 
 
 class LedgerInUse(LedgerError):
     """Another process holds the ledger (one process owns it, see docs)."""
+
+    code = "LEDGER_IN_USE"
 
     def __init__(self, path: str, owner: str) -> None:
         super().__init__(
@@ -20,6 +24,8 @@ class LedgerInUse(LedgerError):
 class LedgerNotReady(LedgerError):
     """There is no migrated ledger at the path, or none that may be opened."""
 
+    code = "LEDGER_NOT_READY"
+
     def __init__(
         self, path: str, what: str, do: str = "Run: python manage.py migrate --database ledger"
     ) -> None:
@@ -29,6 +35,8 @@ class LedgerNotReady(LedgerError):
 
 class LedgerUnreadable(LedgerError):
     """The file at the path is no database, or too damaged to be opened as one."""
+
+    code = "LEDGER_UNREADABLE"
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(
@@ -41,6 +49,8 @@ class LedgerUnreadable(LedgerError):
 class LedgerDamaged(LedgerError):
     """The file contradicts itself: it must not be written to."""
 
+    code = "LEDGER_DAMAGED"
+
     def __init__(self, path: str, what: str) -> None:
         super().__init__(
             f"The ledger {path} is damaged: {what}. Nothing was written. "
@@ -52,6 +62,8 @@ class LedgerDamaged(LedgerError):
 class ArchivesNeeded(LedgerError):
     """Rollups can't be made again without the receipts that are in archives."""
 
+    code = "ARCHIVES_NEEDED"
+
     def __init__(self) -> None:
         super().__init__(
             "The sums of the archived months were kept by an older version, and their receipts "
@@ -62,6 +74,8 @@ class ArchivesNeeded(LedgerError):
 
 class TriggersDiffer(LedgerError):
     """The triggers that make tables append-only are not those that this code installs."""
+
+    code = "TRIGGERS_DIFFER"
 
     def __init__(self, differences: tuple[str, ...]) -> None:
         super().__init__(
@@ -121,3 +135,5 @@ def write_fault_of(error: BaseException) -> str:
 
 class RecordRefused(LedgerError):
     """These records can't stand in the ledger (a key exists, a value doesn't fit); others can."""
+
+    code = "RECORD_REFUSED"

@@ -14,7 +14,7 @@ import msgspec
 
 from ledger.backup import note_of, read_manifest
 from ledger.carrying import source
-from ledger.errors import WRITE_FAULTS, LedgerError, LedgerNotReady
+from ledger.errors import WRITE_FAULTS, LedgerError
 from ledger.money import join, units_text
 from ledger.queries.archives import archives
 from ledger.reading import connect_read_only, fetch_one, read_head
@@ -164,7 +164,7 @@ def _contents(path: Path) -> list[Signal]:
             connection.close()
     except (LedgerError, sqlite3.DatabaseError) as error:
         advice = "run verify_ledger; restore the last backup where the file is damaged"
-        if isinstance(error, LedgerNotReady):
+        if isinstance(error, LedgerError):
             advice = ""  # it says itself what to do
         elif str(error).startswith("no such "):  # table or column: of an older version
             advice = "run migrate --database ledger"

@@ -5,6 +5,7 @@ without end. So every statement is fetched to its end (`fetch`), and long walks 
 (`pages`), each a statement of its own.
 """
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ CONNECTIONS_LIMIT = 8  # ledgers that one thread keeps open
 FOLDER_READ_ONLY = (
     "To read it, too, SQLite keeps a log beside it: make its folder writable for this user"
 )
+NOT_READABLE = "Run this as the user who owns it, or make it readable for this one"
+OTHERWISE = "Look at its disk and its permissions, end other programs that hold it, and try again"
 
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -45,17 +48,30 @@ def connect_read_only(path: Path | str) -> sqlite3.Connection:
         connection.execute("PRAGMA query_only=ON")
         connection.execute("SELECT 1 FROM chain_head").fetchall()
     except sqlite3.OperationalError as error:
-        name = getattr(error, "sqlite_errorname", "")
-        if name == "SQLITE_READONLY_ROLLBACK":
-            what = "a program was killed while it changed the file: a writer has to undo that"
-            raise LedgerNotReady(str(path), what) from error
-        if name.startswith("SQLITE_READONLY"):
-            raise LedgerNotReady(str(path), str(error), FOLDER_READ_ONLY) from error
-        raise LedgerNotReady(str(path), str(error)) from error
+        raise not_ready(path, error) from error
     except sqlite3.DatabaseError as error:
         raise LedgerUnreadable(str(path), str(error)) from error
     connection.row_factory = sqlite3.Row
     return connection
+
+
+def not_ready(path: Path | str, error: sqlite3.OperationalError) -> LedgerNotReady:
+    """What keeps the file from being opened, and what to do about it."""
+    name, file = getattr(error, "sqlite_errorname", ""), Path(path).resolve()
+    if name == "SQLITE_READONLY_ROLLBACK":
+        what = "a program was killed while it changed the file: a writer has to undo that"
+        return LedgerNotReady(str(path), what)
+    if name.startswith("SQLITE_READONLY"):
+        return LedgerNotReady(str(path), str(error), FOLDER_READ_ONLY)
+    if str(error).startswith("no such "):  # table or column: of an older version
+        return LedgerNotReady(str(path), str(error))
+    if os.path.isdir(file):
+        return LedgerNotReady(str(path), "it is a folder", "Name a file with WEIGHBRIDGE_DB")
+    if os.path.exists(file) and not os.access(file, os.R_OK):
+        return LedgerNotReady(str(path), "this user may not read it", NOT_READABLE)
+    if name == "SQLITE_CANTOPEN" and not os.path.exists(file):
+        return LedgerNotReady(str(path), "there is no such file")
+    return LedgerNotReady(str(path), str(error), OTHERWISE)
 
 
 def reader(path: Path | str) -> sqlite3.Connection:
@@ -67,6 +83,8 @@ def reader(path: Path | str) -> sqlite3.Connection:
         stat = Path(path).stat()
     except FileNotFoundError as error:
         raise LedgerNotReady(str(path), "there is no such file") from error
+    except OSError as error:
+        raise LedgerNotReady(str(path), str(error.strerror), OTHERWISE) from error
     kept: dict[tuple[str, int, int], sqlite3.Connection] = _local.__dict__.setdefault("kept", {})
     key = (str(path), stat.st_dev, stat.st_ino)
     connection = kept.get(key)

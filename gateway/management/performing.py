@@ -6,7 +6,7 @@ from django.core.management.base import CommandError, OutputWrapper
 
 from gateway.operations import anywhere
 from gateway.operations.base import Done, Operation, Refused
-from ledger.errors import LedgerError
+from ledger.management.opened import readable
 
 
 def asked(ledger: Path, operation: Operation) -> Done | Refused:
@@ -14,10 +14,8 @@ def asked(ledger: Path, operation: Operation) -> Done | Refused:
 
     Raises CommandError where there is no usable ledger.
     """
-    try:
+    with readable(ledger):
         return anywhere.perform(ledger, operation, anywhere.command_actor())
-    except LedgerError as problem:
-        raise CommandError(str(problem)) from problem
 
 
 def performed(ledger: Path, operation: Operation, stderr: OutputWrapper) -> Done:

@@ -13,9 +13,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from gateway.management.outputs import because, refuse_outputs
 from gateway.management.progress import progress_bar
 from gateway.management.times import instant_us
-from ledger.errors import LedgerError
+from ledger.management.opened import opened
 from ledger.queries.timings import Timing, completed_timings
-from ledger.reading import connect_read_only
 from simulator.calibrate import (
     MIN_BACKTESTED_RECEIPTS,
     SPLITS,
@@ -80,7 +79,7 @@ class Command(BaseCommand):
             self._run(options)
         except OSError as error:
             raise CommandError(because(error)) from error
-        except (ValueError, OverflowError, LedgerError) as error:
+        except (ValueError, OverflowError) as error:
             raise CommandError(str(error)) from error
         except KeyboardInterrupt:
             raise CommandError("interrupted; nothing was written", returncode=INTERRUPTED) from None
@@ -155,14 +154,12 @@ def _receipts(options: dict[str, Any]) -> Receipts:
         return read_receipts(options["receipts"])
     if not options["route"]:
         raise ValueError("name a --route of the ledger, or a file with --receipts")
-    connection = connect_read_only(options["ledger"] or settings.WEIGHBRIDGE_DB)
-    try:
+    path = options["ledger"] or settings.WEIGHBRIDGE_DB
+    with opened(path) as connection:
         timings = completed_timings(
             connection,
             options["route"],
             from_us=instant_us(options["since"]) if options["since"] else 0,
             until_us=instant_us(options["until"]) if options["until"] else ALL_TIME_US,
         )
-    finally:
-        connection.close()
     return receipts_of(timings, f"route {options['route']}")

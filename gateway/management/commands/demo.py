@@ -30,7 +30,7 @@ from gateway.desk import Desk
 from gateway.management.commands.create_operator import make_operator
 from gateway.management.progress import progress_bar
 from gateway.runtime import enter_tenants
-from ledger.errors import LedgerError
+from ledger.management.opened import readable
 from ledger.queries.actions import latest_action
 from ledger.reading import reader
 from ledger.records import ControlAction, Receipt, Record
@@ -52,10 +52,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         ledger, card = Path(settings.WEIGHBRIDGE_DB), Path(settings.VAR_DIR) / "demo.json"
-        try:
+        with readable(ledger):
             self._make(ledger, card, options["base_url"])
-        except LedgerError as error:
-            raise CommandError(str(error)) from None
         shown = json.loads(card.read_text())
         self.stdout.write(f"\nURL        {shown['base_url']}")
         for tenant_id, key in shown["api_keys"].items():

@@ -7,10 +7,10 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ledger.errors import LedgerError
 from ledger.focus.charges import Issuer
 from ledger.focus.exporting import write
 from ledger.management.new_file import new_file
+from ledger.management.opened import readable
 from ledger.queries.archives import archives_of_period
 from ledger.queries.charges import ChargeFilter
 from ledger.reading import reader
@@ -42,17 +42,16 @@ class Command(BaseCommand):
         )
         path = options["out"]
         try:
-            connection = reader(settings.WEIGHBRIDGE_DB)
-            files = archives_of_period(connection, period.start_us, period.end_us)
-            if files:
-                raise CommandError(f"Requests of these days are in {', '.join(files)}.")
-            # What was exported once may be booked somewhere: it is never overwritten.
-            with new_file(path) as out:
-                written = write(
-                    connection, wanted, out, issuer=Issuer(name=options["issuer"]), zone=zone
-                )
-        except LedgerError as error:
-            raise CommandError(str(error)) from error
+            with readable(settings.WEIGHBRIDGE_DB):
+                connection = reader(settings.WEIGHBRIDGE_DB)
+                files = archives_of_period(connection, period.start_us, period.end_us)
+                if files:
+                    raise CommandError(f"Requests of these days are in {', '.join(files)}.")
+                # What was exported once may be booked somewhere: it is never overwritten.
+                with new_file(path) as out:
+                    written = write(
+                        connection, wanted, out, issuer=Issuer(name=options["issuer"]), zone=zone
+                    )
         except OSError as error:
             raise CommandError(f"{path} can't be written: {error.strerror}.") from error
         self.stdout.write(f"{path}: {written.rows:,} rows, sha256 {written.sha256}")

@@ -17,7 +17,7 @@ from gateway.operations.anywhere import command_actor
 from gateway.operations.base import Refused, Seen
 from gateway.operations.fleet import ApplyFleet
 from gateway.operations.fleet_plan import FleetPlan, planned
-from ledger.errors import LedgerError
+from ledger.management.opened import readable
 from ledger.reading import reader
 
 CHANGES_EXIT = 2
@@ -41,10 +41,10 @@ class Command(BaseCommand):
         what.add_parser("export", help="what is in force")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            connection = reader(settings.WEIGHBRIDGE_DB)
-        except LedgerError as problem:
-            raise CommandError(str(problem)) from problem
+        with readable(settings.WEIGHBRIDGE_DB):
+            self._handle(reader(settings.WEIGHBRIDGE_DB), options)
+
+    def _handle(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
         if options["what"] == "export":
             fleet = fleet_in_force(connection, SystemClock().now_us())
             self.stdout.write(write_fleet(fleet), ending="")

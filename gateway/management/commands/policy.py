@@ -26,7 +26,7 @@ from gateway.operations.policies import (
 from gateway.operations.policy_checks import around, policy_faults, policy_warnings
 from gateway.policy.values import RoutePolicy
 from gateway.reporting import iso
-from ledger.errors import LedgerError
+from ledger.management.opened import readable
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
 from ledger.reading import reader
@@ -62,11 +62,9 @@ class Command(BaseCommand):
         back.add_argument("--reason", required=True)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        try:
+        with readable(settings.WEIGHBRIDGE_DB):
             connection = reader(settings.WEIGHBRIDGE_DB)
-        except LedgerError as problem:
-            raise CommandError(str(problem)) from problem
-        getattr(self, f"_{options['what']}")(connection, options)
+            getattr(self, f"_{options['what']}")(connection, options)
 
     def _list(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
         for each in stored.policies(connection):

@@ -19,7 +19,7 @@ from gateway.management.rate_text import change_lines, history_lines, trial_line
 from gateway.operations.base import Operation
 from gateway.operations.rates import KIND, DraftRates, PublishRates, latest_version, rates_of
 from gateway.price_history import price_history
-from ledger.errors import LedgerError
+from ledger.management.opened import readable
 from ledger.money import units_text
 from ledger.prices import FORMATS, READERS, Imported, disagreements, rate_table
 from ledger.queries import configuration as stored
@@ -92,11 +92,9 @@ class Command(BaseCommand):
         if options["what"] == "disagreements":
             self._disagreements(options)
             return
-        try:
+        with readable(settings.WEIGHBRIDGE_DB):
             connection = reader(settings.WEIGHBRIDGE_DB)
-        except LedgerError as problem:
-            raise CommandError(str(problem)) from problem
-        getattr(self, f"_{options['what']}")(connection, options)
+            getattr(self, f"_{options['what']}")(connection, options)
 
     def _list(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
         for each in stored.rate_tables(connection):

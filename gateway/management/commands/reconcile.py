@@ -10,8 +10,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from gateway.management.performing import asked, refusal, text_of
 from gateway.operations.base import Refused
 from gateway.operations.reconciliation import Reconcile
-from ledger.errors import LedgerError
 from ledger.management.new_file import new_file
+from ledger.management.opened import readable
 from ledger.money import units_text
 from ledger.queries import reconciliation as stored
 from ledger.reading import reader
@@ -49,7 +49,7 @@ class Command(BaseCommand):
         if isinstance(result, Refused) and result.code != "SAME_RUN":
             raise refusal(result, self.stderr)
         run_id = result.message.split()[0] if isinstance(result, Refused) else result.subject
-        try:
+        with readable(settings.WEIGHBRIDGE_DB):
             connection = reader(settings.WEIGHBRIDGE_DB)
             found, recorded = report(connection, run_id), stored.run(connection, run_id)
             if found is None or recorded is None:
@@ -57,8 +57,6 @@ class Command(BaseCommand):
             run = None
             if options["csv"] or options["sqlite"]:
                 run = again(connection, recorded.record)
-        except LedgerError as error:
-            raise CommandError(str(error)) from error
         if isinstance(run, NotCompared):
             raise CommandError(str(run))
         self._tell(found)

@@ -9,8 +9,10 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.connections import server_config
-from ledger.errors import LedgerError, LedgerNotReady
+from ledger.errors import LedgerNotReady
 from ledger.lock import LedgerLock
+from ledger.management.opened import readable
+from ledger.reading import connect_read_only
 
 SHUTDOWN_SECONDS = 25
 
@@ -25,13 +27,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         path = settings.WEIGHBRIDGE_DB
-        try:
+        with readable(path):
             # Asked before the server starts, so that the answer is one sentence, not a traceback.
             if not path.exists():
                 raise LedgerNotReady(str(path), "there is no such file")
             LedgerLock.take(path).release()
-        except LedgerError as error:
-            raise CommandError(str(error)) from None
+            if not path.with_name(path.name + "-journal").exists():  # that a writer undoes
+                connect_read_only(path).close()
         for number in (signal.SIGTERM, signal.SIGINT):
             # Once it has stopped in good order uvicorn raises the signal again: that is no failure.
             signal.signal(number, _stopped)

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 
 from gateway.management.performing import performed, text_of
 from gateway.operations.control import ImportSlos
 from ledger import openslo
-from ledger.errors import LedgerError
+from ledger.management.opened import readable
 from ledger.queries.objectives import objectives
 from ledger.reading import reader
 
@@ -26,10 +26,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["what"] == "export":
-            try:
+            with readable(settings.WEIGHBRIDGE_DB):
                 found = objectives(reader(settings.WEIGHBRIDGE_DB))
-            except LedgerError as problem:
-                raise CommandError(str(problem)) from problem
             self.stdout.write(openslo.dump(found), ending="")
             return
         text = text_of(options["file"], openslo.SIZE_LIMIT_CHARS)
