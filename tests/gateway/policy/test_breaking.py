@@ -51,6 +51,34 @@ def test_bad_ends_of_an_earlier_window_are_forgotten():
     assert (breaker.state, breaker.bad) == ("closed", 1)
 
 
+def test_a_window_ends_when_its_time_has_passed_and_not_before():
+    breaker = after("good", "bad", "bad")
+    within = ended(breaker, "bad", RULE, T + RULE.window_us - 1)
+    assert (within.state, within.until_us) == ("open", T + RULE.window_us - 1 + RULE.open_us)
+    later = ended(breaker, "good", RULE, T + RULE.window_us)
+    assert later == Breaker(window_at_us=T + RULE.window_us, good=1)
+    assert ended(breaker, "good", RULE, T + 1) == Breaker(window_at_us=T, good=2, bad=2)
+
+
+def test_what_ends_while_it_is_open_changes_nothing():
+    opened = after("bad", "bad", "bad")
+    assert all(after(verdict, breaker=opened) == opened for verdict in ("good", "bad", "neutral"))
+
+
+def test_a_good_probe_makes_the_next_pause_short_again_and_begins_a_window():
+    half_open = at(after("bad", "bad", "bad"), T + 100)
+    closed = ended(sent(half_open), "good", RULE, T + 150)
+    assert closed == Breaker(window_at_us=T + 150)
+    assert sent(closed) == closed
+    assert after("bad", "bad", "bad", breaker=closed, now_us=T + 200).until_us == T + 300
+
+
+def test_a_route_whose_probe_is_out_is_sent_nothing_while_another_may_be():
+    probing = sent(at(after("bad", "bad", "bad"), T + 100))
+    assert let_through({"a": probing, "b": Breaker()}, (), RULE) == {"b"}
+    assert let_through({"a": probing}, (), BreakerRule(when_all_unhealthy="refuse")) == set()
+
+
 def test_after_its_pause_one_request_may_try_and_its_end_decides():
     opened = after("bad", "bad", "bad")
     assert not lets_through(at(opened, T + 99))
