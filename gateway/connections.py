@@ -6,7 +6,11 @@ each of these has a limit, and a client that goes over one is hung up on.
 """
 
 import asyncio
+import contextlib
+import fcntl
 import resource
+import sys
+import termios
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
@@ -16,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from gateway import metrics
 from gateway.api.http import HANG_UP
+from gateway.unread import Unread
 
 HEAD_LIMIT_BYTES: Final = 65_536  # request line and headers
 HEAD_SECONDS: Final = 20.0  # from the connection, or a request's first byte, to the end of its head
@@ -72,6 +77,7 @@ class GuardedProtocol(HttpToolsProtocol):
     """One client's connection, with its limits."""
 
     connections_limit = connections_limit(1_024)
+    unread_answers = Unread()  # of all connections
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -79,7 +85,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._answered: RequestResponseCycle | None = None  # others may wait behind it
         self._waits: asyncio.TimerHandle | None = None  # for the rest of a request
-        self._unread: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None  # while its client is behind
+        self._untaken_bytes = 0  # at the last look
         self._gone: Callable[[], None] | None = None  # what is called at a hang-up
         self._lost = False
 
@@ -161,18 +168,27 @@ class GuardedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._unread is None:
-            self._unread = self.loop.call_later(UNREAD_SECONDS, self._never_read)
+            self._look_later()
+            self.unread_answers.add(self)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
+        self._caught_up()
+
+    def unread_bytes(self) -> int:
+        return self.transport.get_write_buffer_size()
+
+    def give_up(self, reason: str) -> None:
+        if self._unread is None:
+            return
+        self._caught_up()
+        metrics.turned_away(reason)
+        # What waits to be written would keep it open; it may be called amid a write of its own.
+        self.loop.call_soon(self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._wait(None)
-        if self._unread is not None:
-            self._unread.cancel()
+        self._caught_up()
         super().connection_lost(exc)
         # uvicorn tells the newest request alone, which may be waiting behind the one that runs.
         if self._answered is not None and not self._answered.response_complete:
@@ -207,9 +223,30 @@ class GuardedProtocol(HttpToolsProtocol):
     def _too_slow(self) -> None:
         self._hang_up("REQUEST_TOO_SLOW", b"" if self._part == "before" else _TOO_SLOW)
 
-    def _never_read(self) -> None:
-        metrics.turned_away("ANSWER_NOT_READ")
-        self.transport.abort()  # what waits to be written would keep it open
+    def _look_later(self) -> None:
+        self._untaken_bytes = self._untaken()
+        self._unread = self.loop.call_later(UNREAD_SECONDS, self.look)
+
+    def look(self) -> None:
+        """Give up a client that has taken nothing since the last look; a slow one may go on."""
+        if self._untaken() < self._untaken_bytes:
+            self._look_later()
+        else:
+            self.give_up("ANSWER_NOT_READ")
+
+    def _untaken(self) -> int:
+        """Return what the client hasn't taken, what waits in our system's own buffer among it."""
+        queued = bytes(4)
+        with contextlib.suppress(OSError, ValueError):  # it is closed, or no socket of a system's
+            descriptor = self.transport.get_extra_info("socket").fileno()
+            queued = fcntl.ioctl(descriptor, termios.TIOCOUTQ, queued)
+        return self.unread_bytes() + int.from_bytes(queued, sys.byteorder)
+
+    def _caught_up(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+            self.unread_answers.drop(self)
 
     def _hang_up(self, reason: str, said: bytes) -> None:
         if not self.transport.is_closing():

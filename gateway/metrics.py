@@ -163,6 +163,11 @@ _held_cost_units = Gauge(
     "Money held: of requests in flight, and of unknowns that nothing has settled.",
     registry=REGISTRY,
 )
+_unread = Gauge(
+    "weighbridge_unread_answer_bytes",
+    "What waits in memory for clients that are behind with reading their answers.",
+    registry=REGISTRY,
+)
 _healthy = Gauge(
     "weighbridge_route_healthy", "1 where a route is healthy, else 0.", ["route"], registry=REGISTRY
 )
@@ -277,6 +282,11 @@ def telemetry_dropped() -> None:
 def turned_away(reason: str) -> None:
     """Count an exchange that failed before it became a request of the ledger (ADM-1)."""
     _turned_away.labels(_reason(reason)).inc()
+
+
+def unread(size_bytes: int) -> None:
+    """Set how much waits for clients that are behind with reading."""
+    _unread.set(size_bytes)
 
 
 def responded(endpoint: str, status: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 import uvicorn
 from django.conf import settings
 
-from gateway import connections
+from gateway import connections, metrics
 from gateway.connections import (
     DESCRIPTORS_KEPT,
     HEAD_LIMIT_BYTES,
@@ -16,6 +16,7 @@ from gateway.connections import (
     connections_limit,
     server_config,
 )
+from gateway.unread import Unread
 from tests.security.raw import LAST, statuses, turned_away
 from tests.server import Server
 
@@ -101,7 +102,7 @@ def test_what_a_client_says_of_its_own_address_is_believed_of_a_tls_proxy_alone(
 
 
 @contextlib.asynccontextmanager
-async def guarded(limit: int = 100, app=answering, opened=None):
+async def guarded(limit: int = 100, app=answering, opened=None, unread=None):
     """A small server behind the guarded protocol: its port, and an event of its first hang-up.
 
     `opened` is a set that its connections are in while they are open.
@@ -110,6 +111,9 @@ async def guarded(limit: int = 100, app=answering, opened=None):
 
     class Small(GuardedProtocol):
         connections_limit = limit
+
+        if unread is not None:
+            unread_answers = unread
 
         def connection_lost(self, exc):
             super().connection_lost(exc)
@@ -219,6 +223,65 @@ def test_an_answer_that_nobody_reads_is_given_up():
             with contextlib.closing(socket.create_connection(("127.0.0.1", port))) as reader:
                 reader.sendall(ASK.replace(b" / ", b" /64000 "))
                 await lost.wait()
+
+    asyncio.run(run())
+
+
+async def at_once(scope, receive, send):
+    """Answers with 32 MiB in one piece: more than a system takes for a client."""
+    await receive()
+    body = bytes(32 << 20)
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture
+def reasons(monkeypatch) -> list[str]:
+    """Why clients were hung up on."""
+    told: list[str] = []
+    monkeypatch.setattr(metrics, "turned_away", told.append)
+    return told
+
+
+def test_answers_that_wait_unread_hold_no_more_than_their_limit(reasons):
+    """SEC-3: the client is hung up on, and what waited for it is freed."""
+
+    async def run():
+        unread = Unread(limit_bytes=1 << 20)
+        async with guarded(app=at_once, unread=unread) as (port, lost):
+            with contextlib.closing(socket.create_connection(("127.0.0.1", port))) as reader:
+                reader.sendall(ASK)
+                await lost.wait()
+                assert (reasons, unread.total_bytes) == (["ANSWERS_UNREAD"], 0)
+
+    asyncio.run(run())
+
+
+def test_a_client_that_reads_slowly_is_not_given_up_and_one_that_has_stopped_is(reasons):
+    """SEC-3: what counts is whether anything was taken since the last look."""
+
+    async def run():
+        opened: set[GuardedProtocol] = set()
+        async with guarded(app=at_once, opened=opened, unread=Unread()) as (port, lost):
+            with contextlib.closing(socket.create_connection(("127.0.0.1", port))) as reader:
+                reader.sendall(ASK)
+                while not (opened and next(iter(opened)).unread_bytes()):
+                    await asyncio.sleep(0)
+                (client,) = opened
+                reader.setblocking(False)
+                for _ in range(2):
+                    taken = 0
+                    while taken < 4 << 20:
+                        with contextlib.suppress(BlockingIOError):
+                            taken += len(reader.recv(1 << 20))
+                        await asyncio.sleep(0)
+                    client.look()
+                    assert (reasons, client.unread_bytes() > 0) == ([], True)
+                while not lost.is_set():
+                    client.look()
+                    await asyncio.sleep(0)
+                assert reasons == ["ANSWER_NOT_READ"]
 
     asyncio.run(run())
 
