@@ -24,7 +24,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--before", required=True, metavar="YYYY-MM", help="a month, UTC")
-        parser.add_argument("--to", type=folder, required=True, metavar="DIR")
+        parser.add_argument(
+            "--to", type=folder, required=True, metavar="DIR", help="where the archive goes"
+        )
         parser.add_argument("--reason", default="", help="for the record of actions")
         parser.add_argument("--ledger", type=Path, help="another ledger file than the configured")
         parser.add_argument("--json", action="store_true", help="the manifest, as JSON")
