@@ -17,8 +17,9 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 os.umask(0o077)
 
 
-def _flag(name: str, default: bool) -> bool:
-    value = os.environ.get(name, "1" if default else "0").strip().lower()
+def _flag(name: str) -> bool:
+    """Whether a variable says yes; not where it isn't set."""
+    value = os.environ.get(name, "0").strip().lower()
     if value not in {"0", "1", "true", "false", "yes", "no"}:
         raise ImproperlyConfigured(f"{name} is {value!r}; set it to 1 or 0.")
     return value in {"1", "true", "yes"}
@@ -70,7 +71,7 @@ def _told_of(signal: str) -> bool:
         next(filter(None, (os.environ.get(each + name, "").strip() for each in variables)), "")
         for name in ("ENDPOINT", "PROTOCOL")
     )
-    if not endpoint or exporter == "none" or _flag("OTEL_SDK_DISABLED", False):
+    if not endpoint or exporter == "none" or _flag("OTEL_SDK_DISABLED"):
         return False
     if exporter != "otlp" or protocol not in ("", "http/protobuf"):
         raise ImproperlyConfigured(
@@ -91,7 +92,7 @@ WEIGHBRIDGE_CONSOLE_DB = Path(
 )
 SHARED_DIR = Path(os.environ.get("WEIGHBRIDGE_SHARED", BASE_DIR.parent / "shared"))  # real data
 TIME_SCALE = _positive_number("WEIGHBRIDGE_TIME_SCALE", 1.0, TIME_SCALE_LIMIT)
-ALLOW_LINK_LOCAL = _flag("WEIGHBRIDGE_ALLOW_LINK_LOCAL", False)
+ALLOW_LINK_LOCAL = _flag("WEIGHBRIDGE_ALLOW_LINK_LOCAL")
 PROVIDER_CREDENTIAL = _credential  # looked up when it is needed, kept nowhere
 CONTROL_MODE = _one_of("WEIGHBRIDGE_CONTROL", ("automatic", "approve", "off"))
 WEBHOOK_URL = os.environ.get("WEIGHBRIDGE_WEBHOOK_URL", "").strip()
@@ -103,7 +104,7 @@ if WEBHOOK_URL and not (WEBHOOK_SECRET and WEBHOOK_URL.startswith(("http://", "h
 TELEMETRY = frozenset(name for name in ("traces", "metrics") if _told_of(name.upper()))
 BODY_LIMIT_BYTES = int(_positive_number("WEIGHBRIDGE_BODY_LIMIT_BYTES", 1_048_576))
 
-DEBUG = _flag("WEIGHBRIDGE_DEBUG", False)
+DEBUG = _flag("WEIGHBRIDGE_DEBUG")
 SECRET_KEY = os.environ.get("WEIGHBRIDGE_SECRET_KEY") or _local_secret(VAR_DIR / "secret_key")
 ALLOWED_HOSTS = os.environ.get("WEIGHBRIDGE_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]").split(",")
 
@@ -177,7 +178,7 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-BEHIND_TLS = _flag("WEIGHBRIDGE_HTTPS", False)
+BEHIND_TLS = _flag("WEIGHBRIDGE_HTTPS")
 if BEHIND_TLS:
     SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
     SECURE_SSL_REDIRECT = True

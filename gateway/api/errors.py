@@ -94,7 +94,7 @@ _OPENAI_TYPES = MappingProxyType(
 )
 
 
-def of_problem(problem: Problem, request_id: str | None = None) -> Failure:
+def of_problem(problem: Problem) -> Failure:
     """Returns the failure of a problem whose code is in the table of reasons."""
     reason = REASONS[problem.code]
     return Failure(
@@ -105,7 +105,6 @@ def of_problem(problem: Problem, request_id: str | None = None) -> Failure:
         retryable=reason.retryable,
         caller_action=reason.caller_action,
         conditional_on=reason.conditional_on,
-        request_id=request_id,
     )
 
 
@@ -140,18 +139,9 @@ def not_retained(message: str, request_id: str, receipt: Mapping[str, Any] | Non
     return replace(failure, request_id=request_id, receipt=receipt)
 
 
-def ledger_unavailable(request_id: str | None = None) -> Failure:
+def ledger_unavailable() -> Failure:
     """Returns the failure of a ledger that can't record: nothing was run (ADM-3)."""
-    reason = REASONS["LEDGER_UNAVAILABLE"]
-    return Failure(
-        status=reason.http_status,
-        code=reason.code,
-        message=reason.description,
-        retryable=reason.retryable,
-        retry_after_ms=LEDGER_RETRY_AFTER_MS,
-        caller_action=reason.caller_action,
-        request_id=request_id,
-    )
+    return replace(of_reason("LEDGER_UNAVAILABLE"), retry_after_ms=LEDGER_RETRY_AFTER_MS)
 
 
 def internal(request_id: str) -> Failure:

@@ -30,8 +30,8 @@ INT64_MAX = 2**63 - 1  # a larger number can't be given to SQLite
 NO_VALUE = "-"  # in the URL: receipts that have none, such as no route
 
 
-def _choices(values: Any, empty: str) -> list[tuple[str, str]]:
-    return [("", empty), *((value, value) for value in values)]
+def _choices(values: Any) -> list[tuple[str, str]]:
+    return [("", "Any"), *((value, value) for value in values)]
 
 
 class FilterForm(forms.Form):
@@ -39,11 +39,11 @@ class FilterForm(forms.Form):
 
     request_id = forms.CharField(required=False, max_length=REQUEST_ID_LIMIT_CHARS)
     tenant = forms.CharField(required=False, max_length=VALUE_LIMIT_CHARS)
-    status = forms.ChoiceField(required=False, choices=_choices(STATUSES, "Any"))
+    status = forms.ChoiceField(required=False, choices=_choices(STATUSES))
     reason = forms.CharField(required=False, max_length=VALUE_LIMIT_CHARS)
     route = forms.CharField(required=False, max_length=VALUE_LIMIT_CHARS)
     model = forms.CharField(required=False, max_length=VALUE_LIMIT_CHARS)
-    priority = forms.ChoiceField(required=False, choices=_choices(PRIORITIES, "Any"))
+    priority = forms.ChoiceField(required=False, choices=_choices(PRIORITIES))
     degraded = forms.ChoiceField(
         required=False, choices=[("", "Either"), ("yes", "Degraded"), ("no", "Not degraded")]
     )
@@ -70,7 +70,7 @@ class FilterForm(forms.Form):
         for name, values in offered.items():
             given = query.get(name, "")
             kept = (given,) if given not in ("", NO_VALUE, *values) else ()
-            choices = [*_choices((*values, *kept), "Any"), (NO_VALUE, "None")]
+            choices = [*_choices((*values, *kept)), (NO_VALUE, "None")]
             self.fields[name].widget = forms.Select(choices=choices)
         for name in ("since", "until"):
             widget = forms.DateTimeInput(attrs={"type": "datetime-local"}, format=TIME_FORMATS[0])

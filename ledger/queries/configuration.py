@@ -124,9 +124,16 @@ def evaluations(
 
     With `upto_seq`, those that stood in the chain at that place: what a replay needs (RTE-3).
     """
-    sql = f"{select(EvaluationResult)} WHERE seq <= ? ORDER BY seq"
+    return records_upto(connection, EvaluationResult, upto_seq)
+
+
+def records_upto(
+    connection: sqlite3.Connection, record_type: type[R], upto_seq: int | None
+) -> tuple[list[R], int]:
+    """(the records in chain order, the seq of the last of them; 0 of none), up to a place."""
+    sql = f"{select(record_type)} WHERE seq <= ? ORDER BY seq"
     rows = fetch(connection, sql, (2**63 - 1 if upto_seq is None else upto_seq,))
-    return [record_of(EvaluationResult, row) for row in rows], rows[-1]["seq"] if rows else 0
+    return [record_of(record_type, row) for row in rows], rows[-1]["seq"] if rows else 0
 
 
 def last_snapshot_revision(connection: sqlite3.Connection, route_id: str) -> int:

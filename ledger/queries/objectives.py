@@ -12,6 +12,7 @@ from ledger.slo_defaults import DEFAULT_SLOS
 from ledger.slo_text import from_json
 
 EPISODES_LIMIT = 1_000
+PHASES_LIMIT = 50
 ENDED = ("undone", "declined", "lapsed")  # phases that end an episode
 
 
@@ -132,15 +133,13 @@ def first_acceptance_us(connection: sqlite3.Connection) -> int | None:
     return found
 
 
-def phases_of(
-    connection: sqlite3.Connection, slo_id: str, *, limit: int = 50
-) -> list[Stored[ControlAction]]:
-    """The phases of an objective's newest episodes, the newest episode first."""
+def phases_of(connection: sqlite3.Connection, slo_id: str) -> list[Stored[ControlAction]]:
+    """The phases of an objective's newest episodes, the newest first, at most PHASES_LIMIT."""
     sql = (
         f"{select(ControlAction)} INDEXED BY control_action_episode "
         "WHERE episode >= ? AND episode < ? ORDER BY episode DESC, seq DESC LIMIT ?"
     )
-    rows = fetch(connection, sql, (f"{slo_id}/", f"{slo_id}0", limit))  # "0" follows "/"
+    rows = fetch(connection, sql, (f"{slo_id}/", f"{slo_id}0", PHASES_LIMIT))  # "0" follows "/"
     return [stored(ControlAction, row) for row in rows]
 
 

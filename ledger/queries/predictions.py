@@ -3,9 +3,9 @@
 import sqlite3
 from typing import NamedTuple
 
+from ledger.queries.configuration import records_upto
 from ledger.reading import fetch, fetch_one
 from ledger.records import PredictionRevision
-from ledger.rows import record_of, select
 
 READ_LIMIT = 20_000  # receipts at once
 
@@ -26,9 +26,7 @@ def predictions(
     connection: sqlite3.Connection, upto_seq: int | None = None
 ) -> tuple[list[PredictionRevision], int]:
     """(revisions in chain order, the seq of the last of them; 0 of none), up to a place."""
-    sql = f"{select(PredictionRevision)} WHERE seq <= ? ORDER BY seq"
-    rows = fetch(connection, sql, (2**63 - 1 if upto_seq is None else upto_seq,))
-    return [record_of(PredictionRevision, row) for row in rows], rows[-1]["seq"] if rows else 0
+    return records_upto(connection, PredictionRevision, upto_seq)
 
 
 def served_after(connection: sqlite3.Connection, after_seq: int) -> tuple[list[Served], int]:

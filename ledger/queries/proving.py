@@ -9,7 +9,7 @@ from ledger.diagnosis import Finding, Row
 from ledger.reading import fetch
 
 RECEIPTS_LIMIT = 50_000  # the newest of the window, many more than the diagnosis reads
-SHOWN_LIMIT = 10
+SHOWN_LIMIT = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +59,7 @@ MARKS: Mapping[Row, _Mark] = {
 
 
 def proving(
-    connection: sqlite3.Connection,
-    finding: Finding,
-    start_us: int,
-    end_us: int,
-    *,
-    limit: int = 3,
+    connection: sqlite3.Connection, finding: Finding, start_us: int, end_us: int
 ) -> tuple[Proof, ...]:
     """The receipts of [start, end) that show a finding most, the clearest first.
 
@@ -83,7 +78,7 @@ def proving(
     values = {
         "start": start_us,
         "end": end_us,
-        "limit": min(limit, SHOWN_LIMIT),
+        "limit": SHOWN_LIMIT,
         "tenant": parse_qs(finding.drill).get("tenant", [""])[0],
     }
     return tuple(

@@ -26,11 +26,7 @@ def _silent(rows: int) -> None:
     """Reports nothing."""
 
 
-def rebuild(
-    connection: sqlite3.Connection,
-    definitions: Sequence[SloDefinition] | None = None,
-    progress: Progress = _silent,
-) -> int:
+def rebuild(connection: sqlite3.Connection, progress: Progress = _silent) -> int:
     """The chain position at which new rollups took the place of the old.
 
     They grow in shadow tables, a step a transaction; what was appended meanwhile is added in the
@@ -40,7 +36,7 @@ def rebuild(
     with _immediate(connection):
         _execute(connection, SHADOW.drop + SHADOW.create)
         _begin_with_archived(connection, connection, SHADOW)
-    shadow = Rollups(definitions, SHADOW)
+    shadow = Rollups(tables=SHADOW)
     position = rows = 0
     while step := _next_rows(connection, position):
         with _immediate(connection):
@@ -90,11 +86,7 @@ def renew_archived(
             add_archived(connection, archive, progress)
 
 
-def first_difference(
-    connection: sqlite3.Connection,
-    definitions: Sequence[SloDefinition] | None = None,
-    progress: Progress = _silent,
-) -> str | None:
+def first_difference(connection: sqlite3.Connection, progress: Progress = _silent) -> str | None:
     """A sentence that names the first row in which the rollups differ from the receipts, or None.
 
     The receipts are added up in a database in memory; the connection, in autocommit mode, may be
@@ -103,7 +95,7 @@ def first_difference(
     scratch = sqlite3.connect(":memory:", isolation_level=None)
     connection.execute("BEGIN")
     try:
-        _recount(connection, scratch, definitions, progress)
+        _recount(connection, scratch, progress)
         kept, counted = read_state(connection), read_state(scratch)
         if kept != counted:
             return f"{LIVE.name('state')}: kept {kept}, but the receipts give {counted}"
@@ -123,7 +115,7 @@ class _Recount(Rollups):
     def __init__(
         self,
         source: sqlite3.Connection,
-        definitions: Sequence[SloDefinition] | None,
+        definitions: Sequence[SloDefinition] | None = None,
         tables: Tables = LIVE,
     ) -> None:
         super().__init__(definitions, tables)
@@ -136,12 +128,11 @@ class _Recount(Rollups):
 def _recount(
     connection: sqlite3.Connection,
     scratch: sqlite3.Connection,
-    definitions: Sequence[SloDefinition] | None,
     progress: Progress,
 ) -> None:
     _execute(scratch, LIVE.create)
     _begin_with_archived(connection, scratch, LIVE)
-    recount = _Recount(connection, definitions)
+    recount = _Recount(connection)
     position = rows = 0
     while step := _next_rows(connection, position):
         with _immediate(scratch):
