@@ -141,7 +141,7 @@ def cost_of(rate: Rate, usage: Usage, *, batch: bool = False) -> Cost:
         )
     bands = _bands(rate)
     reached = _reached(rate, bands, usage.input_tokens)
-    fresh, other_pico, own_input = usage.input_tokens - cached, 0, 0
+    fresh, other_pico = usage.input_tokens - cached, 0
     if usage.meters:
         priced = _own_prices(rate, reached, usage.meters)
         own_input, own_cached, own_output = _held(usage, priced)
@@ -149,7 +149,7 @@ def cost_of(rate: Rate, usage: Usage, *, batch: bool = False) -> Cost:
         other_pico = sum(
             _metered(name, count * micro, permille) for name, (count, micro) in priced.items()
         )
-    if rate.tier_mode == "marginal" and len(bands) > 1:
+    if rate.tier_mode == "marginal":
         least = 0 if rate.threshold == "over" else 1
         cached_pico = _marginal(bands, least, 0, cached, cached=True)
         input_pico = _marginal(
@@ -254,8 +254,6 @@ def _bands(rate: Rate) -> tuple[Tier, ...]:
         output_micro_per_mtok=rate.output_micro_per_mtok,
         cached_input_micro_per_mtok=rate.cached_input_micro_per_mtok,
     )
-    if not rate.tiers:
-        return (base,)
     return (base, *sorted(rate.tiers, key=lambda tier: tier.over_input_tokens))
 
 

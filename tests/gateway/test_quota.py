@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.book import Book, Hold
-from gateway.quota import BUDGET_PERIODS, Quota
+from gateway.quota import BUDGET_PERIODS, BudgetPeriod, Quota
 from gateway.tenant_account import MINUTE_US, TenantAccount
 from ledger.zones import to_local
 from tests.gateway.weighing import desk, weigh
@@ -86,6 +86,23 @@ def test_periods_hold_their_instants_and_follow_each_other_without_gap(zone, per
 
 
 SKIPPED = ("Pacific/Apia", 2011, 29)
+
+
+@pytest.mark.parametrize(
+    ("period", "year", "day", "end"),
+    [("day", 2010, 7, (2010, 11, 8, 3)), ("month", 2009, 1, (2009, 12, 1, 3))],
+)
+def test_a_period_that_has_begun_goes_on_while_clocks_show_the_day_before_again(
+    period: BudgetPeriod, year: int, day: int, end: tuple[int, ...]
+):
+    """ADM-1, step 3: St John's went from 00:01 back to 23:01, so that the 6th came twice."""
+    quota = Quota(in_flight_limit=1, time_zone="America/St_Johns")
+    midnight_us = us(year, 11, day, 2) + HOUR_US // 2  # 00:00, at UTC-2:30
+    following_us = us(*end) + HOUR_US // 2  # 00:00, at UTC-3:30
+    for minutes in (0, 1, 30, 59, 60, 61):
+        now_us = midnight_us + minutes * MINUTE_US
+        assert quota.period_us(period, now_us) == (midnight_us, following_us)
+    assert quota.period_us(period, midnight_us - 1)[1] == midnight_us
 
 
 def book_of(quota: Quota, now_us: int) -> Book:

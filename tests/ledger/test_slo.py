@@ -109,6 +109,8 @@ def test_nothing_of_nothing_is_no_data():
 
 def test_one_window_above_its_factor_is_no_alert():
     assert slo_burn.rule_state(rule(6), Fraction(7), Fraction(6)) == "QUIET"
+    assert slo_burn.rule_state(rule(6), Fraction(6), Fraction(7)) == "QUIET"
+    assert slo_burn.rule_state(rule(6), Fraction(100), None) == "NO_DATA"
 
 
 def test_default_rules_for_30_days_are_the_documented_ones():
@@ -381,6 +383,7 @@ def test_time_to_exhaustion_follows_the_shortest_long_window():
     assert steady.exhausted_in_us == 30 * slo.DAY_US // 4
     assert status(0, 0, period_bad=500).exhausted_in_us is None
     assert status(20, 0, period_bad=1_000).exhausted_in_us == 0
+    assert status(20, 0, period_bad=1_001).exhausted_in_us == 0
 
 
 def test_a_tail_too_small_for_a_float_is_none_and_takes_no_time():

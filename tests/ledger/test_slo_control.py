@@ -39,6 +39,27 @@ def status(bad: int, valid: int, at_us: int = STEP_US, definition=QUEUE):
     return status_of(definition, at_us, window(definition.period_us), rules)
 
 
+def unevenly(*windows: tuple[int, int], at_us: int = STEP_US):
+    """A status whose rules are the queue's page rule, each over its own long and short counts.
+
+    The period has a thousand good requests.
+    """
+
+    def window(length_us, bad, valid):
+        tally = Tally(good=valid - bad, valid=valid)
+        return WindowBurn(
+            length_us=length_us, start_us=at_us - length_us, end_us=at_us, tally=tally,
+            burn=burn_rate(tally, QUEUE.budget),
+        )  # fmt: skip
+
+    page = QUEUE.rules[0]
+    rules = tuple(
+        evaluate_rule(QUEUE, page, window(page.long_us, *long), window(page.short_us, *short))
+        for long, short in zip(windows[::2], windows[1::2], strict=True)
+    )
+    return status_of(QUEUE, at_us, window(QUEUE.period_us, 0, 1_000), rules)
+
+
 ALERT, CALM, SILENT = (500, 1_000), (0, 1_000), (0, 0)
 
 
@@ -67,7 +88,8 @@ def test_an_alert_begins_one_action_and_calm_windows_end_it():
     assert [one.phase for one in steps] == ["applied", None, None, None, "undone", None]
     assert [one.state for one in steps[:2]] == ["SHED", "SHED"]
     assert {one.episode for one in steps[:5]} == {f"interactive-queue/{STEP_US}"}
-    assert steps[-1].state == "OK"
+    assert [one.state for one in steps[3:]] == ["SHED", "OK", "OK"]
+    assert [one.reason for one in steps] == ["ALERT", "OPEN", "OPEN", "OPEN", "CALM", "QUIET"]
 
 
 def test_no_data_holds_what_is_in_force_and_begins_nothing():
@@ -107,6 +129,33 @@ def test_low_traffic_limits_automation_and_not_what_is_shown():
     """SLO-6: 1 bad of 6 burns at 16 times, and chance explains it."""
     (step,) = run([(1, 6)])
     assert (step.phase, step.reason, step.state) == (None, "LOW_TRAFFIC", "FREEZE")
+
+
+def test_the_guard_has_to_let_both_windows_of_a_rule_act():
+    """SLO-6: 1 bad of 6 in either window is what chance explains."""
+    for windows in ((ALERT, (1, 6)), ((1, 6), ALERT)):
+        status = unevenly(*windows)
+        assert [(one.state, one.guard_passed) for one in status.rules] == [("ALERT", False)]
+        assert after_window(status, Memory(), Circumstances()).reason == "LOW_TRAFFIC"
+    (empty,) = unevenly(ALERT, SILENT).rules
+    assert (empty.state, empty.guard_passed) == ("NO_DATA", False)
+
+
+def test_one_rule_that_the_guard_lets_act_is_enough():
+    step = after_window(unevenly((1, 6), (1, 6), ALERT, ALERT), Memory(), Circumstances())
+    assert (step.reason, step.phase) == ("ALERT", "applied")
+
+
+def test_a_window_counts_as_calm_where_one_rule_has_data_and_holds_where_none_has():
+    before = Memory(calm_windows=1)
+    calm = after_window(unevenly(CALM, SILENT, CALM, CALM), before, Circumstances())
+    held = after_window(unevenly(CALM, SILENT, SILENT, CALM), before, Circumstances())
+    assert (calm.calm_windows, held.calm_windows) == (2, 1)
+
+
+def test_without_data_now_an_older_window_says_nothing():
+    silent = status(*SILENT)
+    assert state_now(silent, "SHED", silent.at_us) == "NO_DATA"
 
 
 def test_an_action_waits_for_approval_by_setting_and_lapses_with_its_cause():
@@ -150,6 +199,8 @@ def test_no_action_is_begun_while_one_is_open_or_ended_before_it_was_calm(window
     ("last", "age_windows", "shown"),
     [
         ("SHED", 1, "SHED"),
+        ("SHED", 0, "SHED"),
+        ("SHED", 3, "SHED"),
         ("SHED", 4, "OK"),  # of another time
         ("SHED", -1, "OK"),  # of later
         ("ROLLBACK", 1, "OK"),  # it burns no more

@@ -147,6 +147,37 @@ def test_the_e_value_acts_at_one_over_alpha_and_not_before():
     assert evidence([]).e_value == 1
 
 
+def test_the_e_value_is_the_mean_of_a_bet_on_each_odds_by_hand():
+    """At half of the traffic one bad request is 4/3, 8/5 and 16/9 of a chance, or 2/3, 2/5, 2/9."""
+    half = Fraction(1, 2)
+    canary, baseline = (
+        BadCounts(share=half, baseline_bad=bad, canary_bad=1 - bad) for bad in (0, 1)
+    )
+    assert evidence([canary]).e_value == pytest.approx(212 / 135, rel=1e-12)
+    assert evidence([baseline]).e_value == pytest.approx(58 / 135, rel=1e-12)
+    both = [canary, baseline]
+    assert evidence(both).e_value == pytest.approx((8 / 9 + 16 / 25 + 32 / 81) / 3, rel=1e-12)
+
+
+def test_evidence_beyond_what_a_float_holds_is_told_as_the_largest():
+    counts = BadCounts(share=Fraction(1, 10), baseline_bad=0, canary_bad=10**6)
+    found = evidence([counts])
+    assert (found.e_value, found.stops) == (math.exp(700), True)
+
+
+def test_it_stops_where_the_limit_is_reached_and_not_only_passed():
+    assert evidence([], Fraction(1)).stops
+
+
+@pytest.mark.parametrize(
+    ("share", "baseline", "canary"), [("0", 1, 1), ("1", 1, 1), ("1/2", -1, 1), ("1/2", 1, -1)]
+)
+def test_no_evidence_is_told_of_a_share_or_of_counts_that_are_none(share, baseline, canary):
+    wrong = BadCounts(share=Fraction(share), baseline_bad=baseline, canary_bad=canary)
+    with pytest.raises(ValueError, match="no evidence"):
+        evidence([wrong])
+
+
 @given(st.integers(1, 999), st.integers(1, 12))
 def test_the_e_value_of_no_difference_has_an_expectation_of_one(permille, bad):
     """Over every split of the bad requests, weighted by its chance: a fair bet."""
