@@ -78,6 +78,7 @@ class Answer:
         self._total: Reported | None = None
         self._failure: tuple[str, bool] | None = None  # reason, temporary
         self._finish: str | None = None
+        self._doubted: str | None = None  # a finish reason that more text came after
         self._provider_id: str | None = None
         self._first_us = self._last_us = 0
         self._itl_us: list[int] = []
@@ -108,6 +109,8 @@ class Answer:
             return None
         if self._provider_id is None:
             self._provider_id = said.provider_id
+        if self._finish is not None and (said.deltas or said.text or said.tool_calls):
+            self._resumed()
         self._finish = self._finish or said.finish_reason
         if said.reported is not None:
             # In its own chunk, in the finish chunk or after it, it is the total.
@@ -150,6 +153,8 @@ class Answer:
     def take_texts(self, said: Texts, now_us: int) -> Delta:
         """Add texts that came together; return them as one piece of the answer."""
         self.name(said.like.provider_id)
+        if self._finish is not None:
+            self._resumed()
         self._count(1, now_us)
         more = said.count - 1
         if more:  # no time is between them
@@ -186,6 +191,8 @@ class Answer:
         A failure after the first text is never retryable: it was delivered (DLV-5).
         """
         usage, source = self._usage()
+        if self._finish is None and (cleanly or self.done):
+            self._finish = self._doubted  # no other one came
         finish_reason = FINISHED.get(self._finish or "")
         if self._failure is None and finish_reason is not None:
             return Completed(
@@ -286,6 +293,15 @@ class Answer:
         self.begun = begun = begun + deltas
         if begun > self._most:
             self._past_cap()
+
+    def _resumed(self) -> None:
+        """Take that more came after a finish reason, as of servers that send one with each chunk.
+
+        So it was none yet, and the counts that came with it were not the total.
+        """
+        self._doubted, self._finish = self._finish, None
+        if self._total is not None:
+            self._running, self._total = self._total, None
 
     def _past_cap(self) -> None:
         """End an answer that doesn't keep to its cap: it may never end by itself."""

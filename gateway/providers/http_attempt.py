@@ -213,6 +213,7 @@ class HttpAttempt:
     def _take_stream(self, data: bytes) -> None:
         """Take a part of a stream; once it has finished, wait only for `tail_s` more."""
         now_us, texts = self._clock.now_us(), self._asked.texts
+        begun = self._answer.begun
         while data and not self._answer.over:
             part, data = data, b""
             if texts is not None and self._sse.between_events:
@@ -228,6 +229,9 @@ class HttpAttempt:
                         data = part[size:]
                         continue
             self._take(self._sse.feed(part), now_us)
+        if self._tail is not None and self._answer.begun > begun:  # it had not finished yet
+            self._tail.cancel()
+            self._tail = None
         if self._answer.over:
             self._finish(cleanly=self._framed)
         elif self._answer.finished:

@@ -4,10 +4,9 @@ import asyncio
 import ssl
 
 from gateway.clock import SystemClock
-from gateway.providers.openai import OpenAIProvider
 from tests.faults.plan import Plan, body_of
-from tests.gateway.providers.calls import call, route
-from tests.gateway.providers.upstream import LIMIT_S, whole
+from tests.gateway.providers.calls import call, kserve_route, route
+from tests.gateway.providers.upstream import LIMIT_S, PROVIDERS, whole
 
 STREAM = body_of(Plan())
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
@@ -53,14 +52,20 @@ class Raw:
 
 
 def at(
-    raw, scenario, *, scheme="http", patience=None, loop_factory=asyncio.new_event_loop, **settings
-):
+    raw, scenario, *, scheme="http", patience=None, loop_factory=asyncio.new_event_loop,
+    kind="openai", **settings,
+):  # fmt: skip
     """Run a scenario of (provider, its route) over a raw server."""
 
     async def run():
         async with asyncio.timeout(LIMIT_S), raw:
-            declared = route(f"{scheme}://127.0.0.1:{raw.port}/v1", **settings)
-            provider = OpenAIProvider(
+            origin = f"{scheme}://127.0.0.1:{raw.port}"
+            declared = (
+                kserve_route(origin, **settings)
+                if kind == "kserve"
+                else route(f"{origin}/v1", **settings)
+            )
+            provider = PROVIDERS[kind](
                 [declared], clock=SystemClock(), credential=lambda _: None,
                 first_revision=lambda _: 1, patience=patience,
             )  # fmt: skip
