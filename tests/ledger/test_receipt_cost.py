@@ -1,11 +1,12 @@
 """A receipt is held against its usage, its rate and the table in effect at its time (LED-2)."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.rates import Rate, RateTable, Tier, Usage
-from ledger.receipt_cost import cost_fault, in_effect, meters_json, read_meters
+from ledger.rates import Cost, Rate, RateTable, Tier, Usage
+from ledger.receipt_cost import cost_fault, expected_cost, in_effect, meters_json, read_meters
 from tests import factories
 
 RATES = (
@@ -111,9 +112,80 @@ def test_the_short_way_over_a_flat_rate_says_what_the_long_way_says(
     assert said[0] == said[1]
 
 
+@pytest.mark.parametrize("by", [1, -1])
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("cost_input_pico", "input"),
+        ("cost_cached_input_pico", "cached input"),
+        ("cost_output_pico", "output"),
+        ("cost_fixed_pico", "fixed"),
+        ("cost_other_pico", "further meters"),
+        ("cost_retry_and_hedge_pico", "total"),
+    ],
+)
+def test_a_component_that_is_a_pico_unit_off_is_named_also_where_the_total_follows_it(
+    field: str, name: str, by: int
+):
+    """LED-2: whichever way a receipt is checked, no component stands in for another."""
+    sound = msgspec.structs.replace(
+        factories.receipt(),
+        cached_input_tokens=100, cost_input_pico=900 * 2_000_000,
+        cost_cached_input_pico=100 * 500_000, cost_other_pico=0, cost_retry_and_hedge_pico=40,
+        cost_total_pico=900 * 2_000_000 + 100 * 500_000 + 200 * 8_000_000 + 40,
+    )  # fmt: skip
+    known = tables(table("rates-1"))
+    assert cost_fault(sound, known) is None
+    off = msgspec.structs.replace(sound, **{field: getattr(sound, field) + by})
+    said = cost_fault(off, known) or ""
+    assert said.startswith(f"{name} is ")
+    followed = msgspec.structs.replace(off, cost_total_pico=off.cost_total_pico + by)
+    if name == "total":  # what retries and hedges cost is no part of the rate
+        assert cost_fault(followed, known) is None
+    else:
+        assert (cost_fault(followed, known) or "").startswith(f"{name} is ")
+
+
+@pytest.mark.parametrize(
+    ("cached", "output"),
+    [(0, -1), (-1, 200), (1_001, 200)],
+)
+def test_counts_that_can_not_be_are_a_fault_although_every_amount_follows_from_them(
+    cached: int, output: int
+):
+    costs = ((1_000 - cached) * 2_000_000, cached * 500_000, output * 8_000_000)
+    odd = factories.receipt(
+        cached_input_tokens=cached, output_tokens=output, cost_input_pico=costs[0],
+        cost_cached_input_pico=costs[1], cost_output_pico=costs[2], cost_total_pico=sum(costs),
+    )  # fmt: skip
+    assert "can't price" in (cost_fault(odd, tables(table("rates-1"))) or "")
+
+
+def test_a_batch_request_at_the_full_price_is_a_fault_where_its_rate_has_a_discount():
+    half = (msgspec.structs.replace(RATES[0], batch_multiplier_permille=500),)
+    for rates, fault in ((RATES, False), (half, True)):
+        known = tables(table("rates-1", rates=rates))
+        assert cost_fault(factories.receipt(priority="normal"), known) is None
+        assert (cost_fault(factories.receipt(priority="batch"), known) is not None) is fault
+
+
+def test_a_receipt_of_no_known_table_or_rate_says_so_and_an_unpriced_one_costs_nothing():
+    known = tables(table("rates-1"))
+    other = factories.receipt(rate_table_version="rates-9")
+    assert cost_fault(other, known) == "its rate table rates-9 is not in the ledger"
+    unnamed = factories.receipt(rate_key="route-z")
+    assert cost_fault(unnamed, known) == "rate table rates-1 has no rate route-z at its time"
+    unpriced = factories.receipt(rate_key=None)
+    assert expected_cost(unpriced, known) == Cost(
+        input_pico=0, cached_input_pico=0, output_pico=0, fixed_pico=0
+    )
+    assert "input is 0.002, computed 0" in (cost_fault(unpriced, known) or "")
+
+
 def test_meters_are_kept_in_one_form_without_zeros_and_read_back():
     meters = (("reasoning", 3), ("cache_write_5m", 0), ("citation", 2))
     assert meters_json(meters) == '{"citation":2,"reasoning":3}'
     assert read_meters(meters_json(meters)) == (("citation", 2), ("reasoning", 3))
     assert (meters_json(()), read_meters(None)) == (None, ())
+    assert meters_json((("reasoning", 0),)) is None
     assert Usage(input_tokens=1, output_tokens=1).meters == ()
