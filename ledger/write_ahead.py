@@ -12,7 +12,7 @@ from pathlib import Path
 from ledger.errors import LedgerUnavailable, write_fault_of
 from ledger.reading import fetch_one
 
-PAGES_IDLE = 1_000  # copied when there is nothing else to do
+PAGES_IDLE = 1_000  # copied when there is nothing else to do, or to see that the log began anew
 PAGES_BUSY = 8_000  # copied beside the commits: 32 MiB
 PAGES_LIMIT = 32_000  # commits wait for the copy: 128 MiB
 PAGES_PER_ROW_GUESS = 4.0  # until the first copy has said
@@ -24,24 +24,39 @@ class LogPages:
     SQLite says so only when it copies. A commit of one row writes many pages for it, one of five
     hundred few: of what the rows and what the commits would make the more is taken, so that a load
     that changes is copied too early and never too late.
+
+    A log that was copied whole begins anew with the next commit, but not where somebody reads it
+    at that moment; and only the next copy tells. So after a long log that copy comes soon.
     """
 
     def __init__(self) -> None:
         self._rows = self._commits = 0
+        self._pages, self._busy = 0, PAGES_BUSY
         self._per_row, self._per_commit = PAGES_PER_ROW_GUESS, 0.0
 
     def committed(self, rows: int) -> None:
         self._rows += rows
         self._commits += 1
 
-    def waiting(self) -> float:
-        return max(self._rows * self._per_row, self._commits * self._per_commit)
+    def due(self, *, idle: bool) -> bool:
+        """Whether it is time for a copy: while commits wait, or where none does."""
+        return self._waiting() >= (PAGES_IDLE if idle else self._busy)
+
+    def overdue(self) -> bool:
+        """Whether the log has more than it may: the disk copies more slowly than commits write."""
+        return self._waiting() >= PAGES_LIMIT
 
     def copied(self, pages: int) -> None:
-        """From now on there are none; what there were had `pages` (0 or less: not known)."""
+        """From now on nothing waits; the log has `pages` in all (0 or less: not known)."""
         if self._rows and pages > 0:
-            self._per_row, self._per_commit = pages / self._rows, pages / self._commits
+            came = pages - self._pages if pages > self._pages else pages  # else it began anew
+            self._per_row, self._per_commit = came / self._rows, came / self._commits
+            self._pages = pages
         self._rows = self._commits = 0
+        self._busy = PAGES_BUSY if pages < PAGES_BUSY else PAGES_IDLE
+
+    def _waiting(self) -> float:
+        return max(self._rows * self._per_row, self._commits * self._per_commit)
 
 
 def copy_log(path: Path) -> int:

@@ -129,11 +129,10 @@ class Writer:
             raise LedgerUnavailable(f"the ledger's disk is still failing: {error}", code) from error
 
     def checkpoint_due(self, *, idle: bool) -> bool:
-        return self._log.waiting() >= (write_ahead.PAGES_IDLE if idle else write_ahead.PAGES_BUSY)
+        return self._log.due(idle=idle)
 
     def checkpoint_overdue(self) -> bool:
-        """Whether the log has more than it may: the disk copies more slowly than commits write."""
-        return self._log.waiting() >= write_ahead.PAGES_LIMIT
+        return self._log.overdue()
 
     def checkpoint(self, copied_pages: int = 0) -> None:
         """Copies the write-ahead log into the file as far as readers allow, without waiting.

@@ -56,8 +56,8 @@ def test_led_7_a_log_that_was_copied_whole_begins_anew_and_the_file_of_it_stays(
 
 def test_led_7_a_busy_store_copies_its_log_and_keeps_it_under_its_limit(ledger_path, monkeypatch):
     """However slow the copying thread: at the limit the commits wait for it."""
-    monkeypatch.setattr(write_ahead, "PAGES_BUSY", 64)
-    monkeypatch.setattr(write_ahead, "PAGES_LIMIT", 256)
+    for name, pages in (("PAGES_IDLE", 16), ("PAGES_BUSY", 64), ("PAGES_LIMIT", 256)):
+        monkeypatch.setattr(write_ahead, name, pages)
     with Store.open(ledger_path) as store:
         for number in range(400):
             store.append([factories.receipt(number)]).result()
@@ -73,20 +73,58 @@ def test_a_log_that_can_not_be_copied_says_why_by_a_known_code(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def guess(log):
+    """The fewest pages at which a busy log would be copied now, by what it thinks that it has."""
+    return log._waiting()
+
+
 def test_pages_are_guessed_from_rows_and_from_commits_and_the_more_is_taken():
     log = LogPages()
-    assert log.waiting() == 0
+    assert guess(log) == 0
     log.committed(10)
-    assert log.waiting() == 40  # 4 a row, until a copy has said
+    assert guess(log) == 40  # 4 a row, until a copy has said
     log.copied(30)  # 3 a row, 30 a commit
-    assert log.waiting() == 0
+    assert guess(log) == 0
     log.committed(1)
-    assert log.waiting() == 30  # one row, but a commit
+    assert guess(log) == 30  # one row, but a commit
     log.committed(99)
-    assert log.waiting() == 300  # a hundred rows
+    assert guess(log) == 300  # a hundred rows
     log.copied(0)  # nothing was told: the guess stays
     log.committed(20)
-    assert log.waiting() == 60
+    assert guess(log) == 60
+
+
+def test_led_7_after_a_long_log_it_is_soon_seen_whether_it_began_anew():
+    log = LogPages()
+    log.committed(2_000)
+    assert log.due(idle=False)
+    log.copied(8_000)  # 4 a row, and 8,000 a commit
+    log.committed(249)
+    log.copied(8_996)  # it goes on: a reader is in it
+    log.committed(240)
+    assert not log.due(idle=False)  # 960
+    log.committed(10)
+    assert log.due(idle=False)  # 1,000
+    log.copied(1_000)  # it began anew
+    log.committed(240)
+    log.committed(0)
+    assert not log.due(idle=False)
+    assert log.due(idle=True)
+
+
+def test_led_7_a_reader_that_stays_makes_no_copy_for_each_commit():
+    """What such a log has in all grows, what a row writes doesn't."""
+    log, pages = LogPages(), 8_000
+    log.committed(2_000)
+    log.copied(pages)
+    for _ in range(50):
+        commits = 0
+        while not log.due(idle=False):
+            log.committed(1)
+            commits += 1
+        pages += 9 * commits  # as a row alone in its commit takes
+        log.copied(pages)
+    assert commits == 112  # 1,000 pages
 
 
 @given(
@@ -105,5 +143,4 @@ def test_a_load_that_changes_is_guessed_at_half_of_its_pages_or_more(
     log.copied(len(before) * a_commit + sum(before) * a_row)
     for rows in after:
         log.committed(rows)
-    true = len(after) * a_commit + sum(after) * a_row
-    assert log.waiting() >= true / 2
+    assert guess(log) >= (len(after) * a_commit + sum(after) * a_row) / 2
