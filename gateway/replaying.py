@@ -86,7 +86,7 @@ class Replayer:
         """
         recorded = msgspec.convert(row, Recorded, from_attributes=True)
         if recorded.code_revision != CODE_REVISION:
-            return not_comparable(recorded)
+            return not_comparable(recorded.request_id, recorded.code_revision)
         try:
             inputs = decode_inputs(recorded.inputs_json)
             return compare(
@@ -139,7 +139,9 @@ class Replayer:
         """Return a question after the first attempt next to its answer made again."""
         recorded = msgspec.convert(row, attempt_replay.RecordedStep, from_attributes=True)
         if recorded.code_revision != attempt_replay.CODE_REVISION:
-            return attempt_replay.not_comparable(recorded)
+            return not_comparable(
+                recorded.request_id, recorded.code_revision, attempt_replay.CODE_REVISION
+            )
         try:
             inputs = attempt_replay.decode_step_inputs(recorded.inputs_json)
             admitted = self.inputs(row.request_id)

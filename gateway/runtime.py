@@ -31,7 +31,7 @@ from gateway.operations.executor import Executor
 from gateway.operations.local_socket import LocalSocket
 from gateway.operations.planner import Planner
 from gateway.policy.breaking import Breaker
-from gateway.policy.values import TenantState
+from gateway.policy.values import Route, TenantState
 from gateway.providers.base import Provider
 from gateway.providers.kserve import KServeProvider
 from gateway.providers.openai import OpenAIProvider
@@ -105,28 +105,7 @@ class Runtime:
             await self._recover(with_connection)
             enter_tenants(book, with_connection, self.clock.now_us())
             self._open_routes(desk, configuration)
-            self.providers = {
-                "simulator": SimulatorProvider(
-                    configuration.policy.routes,
-                    clock=self.clock,
-                    time_scale=self._time_scale,
-                    first_revision=self._next_snapshot_revision,
-                ),
-                "openai": OpenAIProvider(
-                    configuration.policy.routes,
-                    clock=self.clock,
-                    credential=settings.PROVIDER_CREDENTIAL,
-                    first_revision=self._next_snapshot_revision,
-                    allow_link_local=settings.ALLOW_LINK_LOCAL,
-                ),
-                "kserve": KServeProvider(
-                    configuration.policy.routes,
-                    clock=self.clock,
-                    credential=settings.PROVIDER_CREDENTIAL,
-                    first_revision=self._next_snapshot_revision,
-                    allow_link_local=settings.ALLOW_LINK_LOCAL,
-                ),
-            }
+            self.providers = self._providers_of(configuration.policy.routes)
             self.journey = Journey(
                 desk=desk, store=self.store, providers=self.providers, clock=self.clock
             )
@@ -139,6 +118,34 @@ class Runtime:
         except BaseException:
             self.store.close()
             raise
+        self._begin_tasks()
+        del self._problems["start"]
+
+    def _providers_of(self, routes: tuple[Route, ...]) -> dict[str, Provider]:
+        """One adapter for each kind of provider, with the routes that are its own."""
+
+        def over_http(adapter: type[OpenAIProvider] | type[KServeProvider]) -> Provider:
+            return adapter(
+                routes,
+                clock=self.clock,
+                credential=settings.PROVIDER_CREDENTIAL,
+                first_revision=self._next_snapshot_revision,
+                allow_link_local=settings.ALLOW_LINK_LOCAL,
+            )
+
+        return {
+            "simulator": SimulatorProvider(
+                routes,
+                clock=self.clock,
+                time_scale=self._time_scale,
+                first_revision=self._next_snapshot_revision,
+            ),
+            "openai": over_http(OpenAIProvider),
+            "kserve": over_http(KServeProvider),
+        }
+
+    def _begin_tasks(self) -> None:
+        """Begin what goes on beside the requests, each supervised."""
         self._supervise(asyncio.create_task(self._observe_for_ever(), name="snapshots"))
         learning = Learner(self.reader, self.clock).run(
             lambda: self.journey.desk.configuration, self.store, self.apply
@@ -163,7 +170,6 @@ class Runtime:
         for provider in self.providers.values():
             for task in provider.tasks:
                 self._supervise(task)
-        del self._problems["start"]
 
     async def stop(self) -> None:
         """Stop taking requests, let what runs end, file its receipts, close the ledger."""

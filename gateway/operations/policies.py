@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.auth_roles import Role
 from gateway.control.publication import in_force, overlaid
-from gateway.fleet_file.differences import Difference, differences
+from gateway.fleet_file.differences import differences
 from gateway.fleet_file.in_force import declared_policy
 from gateway.fleet_file.named import named
 from gateway.operations.base import PROBLEMS_LIMIT, Operation, Plan, Refused, Seen
@@ -116,14 +116,6 @@ class ReturnToPolicy(Operation, frozen=True, kw_only=True):
         based_on = self.based_on or _declared_revision(seen.connection)
         said = f"Returned to {self.to}, published as {self.revision}"
         return _published(seen, policy, based_on, said, returned_to=self.to)
-
-
-def policy_differences(
-    connection: sqlite3.Connection, before: str, after: str
-) -> tuple[Difference, ...] | None:
-    """What differs between two revisions, each published or drafted; None where one is unknown."""
-    old, new = policy_of(connection, before), policy_of(connection, after)
-    return None if old is None or new is None else differences(old, new)
 
 
 def policy_of(connection: sqlite3.Connection, revision: str) -> RoutePolicy | None:

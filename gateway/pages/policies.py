@@ -8,8 +8,9 @@ from django.views.decorators.http import require_safe
 from gateway.auth_roles import require_role
 from gateway.configuration import evaluations_of
 from gateway.control.publication import DERIVED_BY
+from gateway.fleet_file.differences import differences
 from gateway.fleet_file.named import named
-from gateway.operations.policies import KIND, policy_differences, policy_of
+from gateway.operations.policies import KIND, policy_of
 from gateway.operations.policy_checks import around, policy_faults
 from gateway.pages.policies_view import DIFFERENCES_LIMIT, arms, changed, rules, text_of
 from gateway.pages.policies_view import fault_lines as lines_of
@@ -83,10 +84,11 @@ def compare(request: HttpRequest) -> HttpResponse:
     after = request.GET.get("after") or declared
     context: dict[str, object] = {"before": before, "after": after, "names": names}
     if names:
-        found = policy_differences(connection, before, after)
-        if found is None:
+        old, new = policy_of(connection, before), policy_of(connection, after)
+        if old is None or new is None:
             context["problem"] = "one of the two is no published revision and no draft"
         else:
+            found = differences(old, new)
             context |= {"changed": changed(found), "count": len(found)}
             context["limit"] = DIFFERENCES_LIMIT
     return page(request, "policies_compare", "_differences.html", context)

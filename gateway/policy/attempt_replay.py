@@ -80,12 +80,6 @@ def decode_step_inputs(inputs_json: str) -> StepInputs:
     return msgspec.json.decode(inputs_json, type=StepInputs)
 
 
-def not_comparable(recorded: RecordedStep) -> Comparison:
-    """Return that another revision of the code decided, and which."""
-    line = f"decided by code revision {recorded.code_revision}; this is {CODE_REVISION}"
-    return Comparison(request_id=recorded.request_id, verdict="not_comparable", differences=(line,))
-
-
 def compare_step(recorded: RecordedStep, inputs: StepInputs, again: Step) -> Comparison:
     """Return whether step, digest and columns are, byte for byte, what comes out again."""
     text = canonical(again)

@@ -62,7 +62,7 @@ def compare(
     `not_comparable`, never `different`.
     """
     if recorded.code_revision != CODE_REVISION:
-        return not_comparable(recorded)
+        return not_comparable(recorded.request_id, recorded.code_revision)
     decision = redecide(inputs, policy, rates, snapshots, evaluations, routes)
     again = encode_decision(decision)
     differences = []
@@ -77,10 +77,10 @@ def compare(
     )
 
 
-def not_comparable(recorded: Recorded) -> Comparison:
-    """Return that another revision of the code decided, and which."""
-    line = f"decided by code revision {recorded.code_revision}; this is {CODE_REVISION}"
-    return Comparison(request_id=recorded.request_id, verdict="not_comparable", differences=(line,))
+def not_comparable(request_id: str, decided_by: str, this: str = CODE_REVISION) -> Comparison:
+    """Return that another revision of the code decided than this one, and which."""
+    line = f"decided by code revision {decided_by}; this is {this}"
+    return Comparison(request_id=request_id, verdict="not_comparable", differences=(line,))
 
 
 def field_differences(recorded_json: str, again_json: str) -> list[str]:

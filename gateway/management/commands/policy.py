@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gateway.clock import SystemClock
+from gateway.fleet_file.differences import differences
 from gateway.fleet_file.document import TEXT_LIMIT_BYTES
 from gateway.fleet_file.named import named, read
 from gateway.fleet_file.positions import BadToml, nearest, parse
@@ -20,7 +21,6 @@ from gateway.operations.policies import (
     DraftPolicy,
     PublishPolicy,
     ReturnToPolicy,
-    policy_differences,
     policy_of,
 )
 from gateway.operations.policy_checks import around, policy_faults, policy_warnings
@@ -78,9 +78,9 @@ class Command(BaseCommand):
         self.stdout.write(written(named(policy)), ending="")
 
     def _diff(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
-        for side in ("before", "after"):
-            _known(policy_of(connection, options[side]), options[side])
-        for each in policy_differences(connection, options["before"], options["after"]) or ():
+        before = _known(policy_of(connection, options["before"]), options["before"])
+        after = _known(policy_of(connection, options["after"]), options["after"])
+        for each in differences(before, after):
             self.stdout.write(str(each))
 
     def _check(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:

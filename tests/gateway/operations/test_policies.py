@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from gateway.demo.fleet import TENANTS, policy
+from gateway.fleet_file.differences import differences
 from gateway.fleet_file.in_force import declared_policy
 from gateway.fleet_file.named import named
 from gateway.operations.base import Refused
@@ -14,7 +15,6 @@ from gateway.operations.policies import (
     DraftPolicy,
     PublishPolicy,
     ReturnToPolicy,
-    policy_differences,
     policy_of,
 )
 from gateway.operations.registry import read
@@ -265,9 +265,9 @@ def test_an_earlier_policy_comes_back_under_a_new_revision_that_says_so(fleet):
     assert in_force(fleet) == "v3"
     with contextlib.closing(fleet.reader()) as connection:
         assert json.loads(actions(connection)[-1].after_json)["returned_to"] == FIRST
-        found = policy_differences(connection, FIRST, "v3")
+        found = differences(policy_of(connection, FIRST), policy_of(connection, "v3"))
         assert [each.path for each in found] == ["revision"]
-        assert policy_differences(connection, FIRST, "none") is None
+        assert policy_of(connection, "none") is None
     again = refused(fleet, ReturnToPolicy(to=FIRST, revision="v4", reason="r"))
     assert again.code == "NO_CHANGE"
 
