@@ -12,7 +12,7 @@ from pathlib import Path
 from ledger.errors import LedgerUnavailable, write_fault_of
 from ledger.reading import fetch_one
 
-PAGES_IDLE = 1_000  # copied when there is nothing else to do, or to see that the log began anew
+PAGES_IDLE = 1_000  # copied when there is nothing else to do, or where a log doesn't begin anew
 PAGES_BUSY = 8_000  # copied beside the commits: 32 MiB
 PAGES_LIMIT = 32_000  # commits wait for the copy: 128 MiB
 PAGES_PER_ROW_GUESS = 4.0  # until the first copy has said
@@ -26,13 +26,15 @@ class LogPages:
     that changes is copied too early and never too late.
 
     A log that was copied whole begins anew with the next commit, but not where somebody reads it
-    at that moment; and only the next copy tells. So after a long log that copy comes soon.
+    at that moment: then it goes on, and it is tried again after a few pages.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Path) -> None:
+        file = ledger.resolve()
+        self._log = file.with_name(f"{file.name}-wal")
         self._rows = self._commits = 0
-        self._pages, self._busy = 0, PAGES_BUSY
         self._per_row, self._per_commit = PAGES_PER_ROW_GUESS, 0.0
+        self._pages = self._turn = 0  # in all, when it was last copied, and in which of its turns
 
     def committed(self, rows: int) -> None:
         self._rows += rows
@@ -40,23 +42,52 @@ class LogPages:
 
     def due(self, *, idle: bool) -> bool:
         """Whether it is time for a copy: while commits wait, or where none does."""
-        return self._waiting() >= (PAGES_IDLE if idle else self._busy)
+        waiting = self._waiting()
+        if waiting < PAGES_IDLE:
+            return False
+        return idle or waiting >= PAGES_BUSY or (self._pages >= PAGES_BUSY and self._goes_on())
 
     def overdue(self) -> bool:
         """Whether the log has more than it may: the disk copies more slowly than commits write."""
         return self._waiting() >= PAGES_LIMIT
 
-    def copied(self, pages: int) -> None:
-        """From now on nothing waits; the log has `pages` in all (0 or less: not known)."""
-        if self._rows and pages > 0:
-            came = pages - self._pages if pages > self._pages else pages  # else it began anew
-            self._per_row, self._per_commit = came / self._rows, came / self._commits
-            self._pages = pages
+    def copied(self, pages: int, beside: int = 0) -> None:
+        """From now on nothing waits; the log has `pages` in all (0 or less: not known).
+
+        `beside`: what it had when most of it was copied beside the commits; more than `pages`
+        where it has begun anew since.
+        """
+        turn = self._turn_now()
+        turns, came = turn - self._turn, pages
+        if pages < beside:
+            turns, came = turns - 1, beside + pages
+        if turns == 0:
+            came -= self._pages
+        if self._commits and came > 0:
+            self._per_row, self._per_commit = came / max(1, self._rows), came / self._commits
         self._rows = self._commits = 0
-        self._busy = PAGES_BUSY if pages < PAGES_BUSY else PAGES_IDLE
+        self._pages, self._turn = pages, turn
 
     def _waiting(self) -> float:
         return max(self._rows * self._per_row, self._commits * self._per_commit)
+
+    def _goes_on(self) -> bool:
+        """Whether it hasn't begun anew since it was copied."""
+        if self._turn_now() == self._turn:
+            return True
+        self._pages = 0  # so that it isn't asked again
+        return False
+
+    def _turn_now(self) -> int:
+        """How often it has begun anew, by its header.
+
+        https://sqlite.org/fileformat2.html#the_write_ahead_log: the checkpoint sequence number.
+        """
+        try:
+            with self._log.open("rb") as log:
+                return int.from_bytes(log.read(16)[12:])
+        except OSError:  # the next commit says what is wrong with the file
+            return self._turn
 
 
 def copy_log(path: Path) -> int:

@@ -59,7 +59,7 @@ class Writer:
         self._projections = (OpenWork(), *projections)
         self._connection: sqlite3.Connection | None = None
         self._file = (0, 0)
-        self._log = write_ahead.LogPages()
+        self._log = write_ahead.LogPages(path)
         self.checkpointed_at_s: float | None = None  # by the monotonic clock
         self.head = Head()
         self.open()
@@ -137,8 +137,7 @@ class Writer:
     def checkpoint(self, copied_pages: int = 0) -> None:
         """Copies the write-ahead log into the file as far as readers allow, without waiting.
 
-        `copied_pages`: what the log held when most of it was copied beside the commits. One that
-        was copied whole may have begun anew since, and then tells of its last few pages alone.
+        `copied_pages`: what the log held when most of it was copied beside the commits.
         """
         try:
             pages = write_ahead.checkpoint(self._connected())
@@ -146,7 +145,7 @@ class Writer:
             self._abandon()
             raise write_ahead.not_copied(error) from error
         self.checkpointed_at_s = time.monotonic()
-        self._log.copied(max(pages, copied_pages))
+        self._log.copied(pages, copied_pages)
 
     def close(self) -> None:
         """Closes the connection, the write-ahead log copied into the file and cut to nothing.

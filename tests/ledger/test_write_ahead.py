@@ -1,6 +1,7 @@
 """The write-ahead log is copied beside the commits, and stays bounded (LED-7)."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -73,50 +74,86 @@ def test_a_log_that_can_not_be_copied_says_why_by_a_known_code(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def guess(log):
-    """The fewest pages at which a busy log would be copied now, by what it thinks that it has."""
-    return log._waiting()
+@pytest.fixture
+def log(tmp_path):
+    return Log(tmp_path / "ledger.sqlite3")
 
 
-def test_pages_are_guessed_from_rows_and_from_commits_and_the_more_is_taken():
-    log = LogPages()
-    assert guess(log) == 0
+class Log(LogPages):
+    """What is known of a log whose header is written here."""
+
+    def __init__(self, ledger):
+        self.file = ledger.with_name(ledger.name + "-wal")
+        self.turn = 7
+        self.begin_anew()
+        super().__init__(ledger)
+        self.copied(0)
+
+    def begin_anew(self):
+        self.turn += 1
+        self.file.write_bytes(bytes(12) + self.turn.to_bytes(4, "big") + bytes(16))
+
+    @property
+    def guess(self):
+        return self._waiting()
+
+
+def test_pages_are_guessed_from_rows_and_from_commits_and_the_more_is_taken(log):
+    assert log.guess == 0
     log.committed(10)
-    assert guess(log) == 40  # 4 a row, until a copy has said
+    assert log.guess == 40  # 4 a row, until a copy has said
     log.copied(30)  # 3 a row, 30 a commit
-    assert guess(log) == 0
+    assert log.guess == 0
     log.committed(1)
-    assert guess(log) == 30  # one row, but a commit
+    assert log.guess == 30  # one row, but a commit
     log.committed(99)
-    assert guess(log) == 300  # a hundred rows
+    assert log.guess == 300  # a hundred rows
     log.copied(0)  # nothing was told: the guess stays
     log.committed(20)
-    assert guess(log) == 60
+    assert log.guess == 60
 
 
-def test_led_7_after_a_long_log_it_is_soon_seen_whether_it_began_anew():
-    log = LogPages()
-    log.committed(2_000)
-    assert log.due(idle=False)
-    log.copied(8_000)  # 4 a row, and 8,000 a commit
-    log.committed(249)
-    log.copied(8_996)  # it goes on: a reader is in it
-    log.committed(240)
-    assert not log.due(idle=False)  # 960
-    log.committed(10)
-    assert log.due(idle=False)  # 1,000
-    log.copied(1_000)  # it began anew
-    log.committed(240)
-    log.committed(0)
+def test_what_came_is_told_by_what_is_in_the_log_and_how_often_it_began_anew(log):
+    def per_row(pages, beside=0, *, anew=0):
+        for _ in range(anew):
+            log.begin_anew()
+        for _ in range(100):
+            log.committed(1)
+        log.copied(pages, beside)
+        log.committed(1)
+        guess, log._rows, log._commits = log.guess, 0, 0
+        return guess
+
+    assert per_row(900) == 9
+    assert per_row(1_800) == 9  # it went on: 900 came
+    assert per_row(900, anew=1) == 9
+    assert per_row(50, 850, anew=1) == 9  # of 900 there were 900 before: nothing is learned
+    assert per_row(100, 850, anew=1) == 9  # 800 of the turn before, and 100 of this
+    assert per_row(60, 840, anew=2) == 9  # anew before it was copied beside, and after
+    assert per_row(960) == 9
+
+
+def test_led_7_a_long_log_that_does_not_begin_anew_is_soon_copied_again(log):
+    for _ in range(1_000):
+        log.committed(1)
+    log.copied(9_000)  # 9 a commit
+    for _ in range(112):
+        log.committed(1)
+    assert log.due(idle=False)  # 1,008
+    log.copied(10_008)
+    for _ in range(112):
+        log.committed(1)
+    log.begin_anew()
     assert not log.due(idle=False)
     assert log.due(idle=True)
+    for _ in range(777):
+        log.committed(1)
+    assert log.due(idle=False)  # 8,001
 
 
-def test_led_7_a_reader_that_stays_makes_no_copy_for_each_commit():
+def test_led_7_a_reader_that_stays_makes_no_copy_for_each_commit(log):
     """What such a log has in all grows, what a row writes doesn't."""
-    log, pages = LogPages(), 8_000
-    log.committed(2_000)
-    log.copied(pages)
+    pages = 0
     for _ in range(50):
         commits = 0
         while not log.due(idle=False):
@@ -137,10 +174,10 @@ def test_a_load_that_changes_is_guessed_at_half_of_its_pages_or_more(
     before, a_commit, a_row, after
 ):
     """Where a commit writes some pages, and each row some: whatever the sizes of the batches."""
-    log = LogPages()
+    log = LogPages(Path("nowhere"))
     for rows in before:
         log.committed(rows)
     log.copied(len(before) * a_commit + sum(before) * a_row)
     for rows in after:
         log.committed(rows)
-    assert guess(log) >= (len(after) * a_commit + sum(after) * a_row) / 2
+    assert log._waiting() >= (len(after) * a_commit + sum(after) * a_row) / 2
