@@ -12,6 +12,7 @@ from gateway.operations.base import Operation, Plan, Refused, Seen
 from gateway.reconciling import currency_of_costs, default_plan
 from ledger.invoices import formats
 from ledger.invoices.currencies import CURRENCIES
+from ledger.invoices.fields import refused_character
 from ledger.invoices.identity import Export, lines_in_force
 from ledger.invoices.importing import Import, importing
 from ledger.invoices.values import Refusal
@@ -138,6 +139,8 @@ class RecordCurrencyRate(Operation, frozen=True, kw_only=True):
             return "The day is one of the calendar, written as 2026-09-30."
         if not 0 < len(self.source) <= SOURCE_LIMIT_CHARS:
             return f"The source has 1 to {SOURCE_LIMIT_CHARS} characters: who says so, and where."
+        if refused_character(self.source):
+            return f"The source has {refused_character(self.source)}, no character of a text."
         try:
             rate_scaled(self.rate)
         except ValueError as error:

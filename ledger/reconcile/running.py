@@ -89,6 +89,11 @@ def reconcile(
             code="BINDINGS",
             message=f"a plan binds 1 to {BINDINGS_LIMIT:,} routes to {plan.provider}'s models",
         )
+    bound = [binding.route_id for binding in plan.bindings]
+    twice = next((route_id for route_id in bound if bound.count(route_id) > 1), None)
+    if twice is not None:
+        message = f"{twice} is bound twice: other names of its model are `aliases`"
+        return Refused(code="BINDINGS", message=message)
     files = archives_of_attempts(
         connection, period.start_us, period.end_us, wait_us=stored.WAIT_LIMIT_US
     )

@@ -25,6 +25,7 @@ from ledger.queries.charges import ChargeFilter
 from ledger.reading import connect_read_only
 from ledger.reconcile import running
 from ledger.reconcile.exports import rows, write_csv, write_sqlite
+from ledger.reconcile.overview import overview
 from ledger.reconcile.reports import Proposed
 from ledger.reconcile.values import Binding, Plan, Tokens
 from ledger.reconcile.values import Refused as NotCompared
@@ -289,7 +290,8 @@ def test_another_currency_needs_a_dated_rate_and_the_run_keeps_it(books):
     for bad in ({"rate": "-1"}, {"rate": "x"}, {"on_day": "today"}, {"source": ""},
                 {"to_currency": "EUR"}, {"from_currency": "euro"}, {"from_currency": "EUT"},
                 {"on_day": "2026-02-31"}, {"on_day": "2026-13-01"}, {"on_day": "0000-01-01"},
-                {"on_day": "20260831"}):  # fmt: skip
+                {"on_day": "20260831"}, {"rate": "1000000000001"}, {"rate": "9" * 64},
+                {"source": "a bank\x00"}):  # fmt: skip
         wrong = {**rate, "on_day": "2026-08-31", "rate": "2"} | bad
         assert refused(books, RecordCurrencyRate(**wrong)).code == "INVALID_RATE"
 
@@ -356,9 +358,23 @@ def test_no_route_and_another_provider_are_refused(books):
     assert refused(books, Reconcile(provider="openai", period="2026-09")).code == "BINDINGS"
     other = msgspec.structs.replace(PLAN, provider="other")
     assert refused(books, compare(plan=other)).code == "OTHER_PROVIDER"
-    assert refused(books, compare(plan=msgspec.structs.replace(PLAN, bindings=()))).code == (
-        "BINDINGS"
-    )
+    twice = Binding(route_id="route-a", model="gpt-5-mini")
+    for bindings in ((), (*PLAN.bindings, twice)):
+        plan = msgspec.structs.replace(PLAN, bindings=bindings)
+        assert refused(books, compare(plan=plan)).code == "BINDINGS"
+
+
+def test_the_largest_amounts_at_the_largest_rate_are_shown(books):
+    """REC-3: what a run says can be read again, whatever its lines and rates are."""
+    most = [("gpt-5, input", 1e18, 1)] * 3
+    euros = costs((0, most), (1, most)).replace(b'"usd"', b'"eur"')
+    perform(books, ImportInvoice(files=(euros,)))
+    rate = {"from_currency": "EUR", "to_currency": "USD", "source": "a bank", "rate": "1e12"}
+    perform(books, RecordCurrencyRate(on_day="2026-09-01", **rate))
+    run_id = perform(books, compare()).subject
+    with contextlib.closing(connect_read_only(books)) as connection:
+        (found,) = overview(connection)
+    assert found.runs[0].difference_pico == reported(books, run_id).difference_pico > 10**42
 
 
 def test_an_import_travels_as_json():
