@@ -245,6 +245,8 @@ class _Reader:
         if len(tree) > TEXT_LIMIT_CHARS:
             what = f"it has {len(tree)} characters of at most {TEXT_LIMIT_CHARS}"
             return self._fault(path, what, "Shorten it")
+        if not tree.isascii() and any("\ud800" <= each <= "\udfff" for each in tree):
+            return self._fault(path, "it has half a character", "Leave it out")
         return tree
 
     def _scalar(self, fits: bool, tree: object, path: Path, expected: str) -> Any:

@@ -104,6 +104,13 @@ def test_a_time_that_no_calendar_would_show_is_no_time(at_us):
     ]
 
 
+def test_half_a_character_is_refused_by_its_path():
+    """JSON can say it alone, as \\ud800; no ledger can keep it."""
+    rate = {"key": "k\ud800", "input_micro_per_mtok": 1, "output_micro_per_mtok": 1,
+            "cached_input_micro_per_mtok": 1}  # fmt: skip
+    assert faults_of(Rate, rate) == ["key: it has half a character. Leave it out."]
+
+
 @given(st.integers(0, 253_402_300_799_999_999))
 def test_an_instant_is_exact_to_the_microsecond(us):
     assert instant_us(instant(us)) == us
