@@ -127,6 +127,17 @@ def test_a_group_of_usage_alone_or_without_counts_proves_nothing_of_an_unknown()
         assert [unit.proposal for unit in found.units] == [None]
 
 
+def test_a_cost_line_beside_usage_lines_proves_that_an_unknown_was_not_charged():
+    usage = [theirs(2, role="usage", pico=0), theirs(3, role="usage", pico=0, meter="output",
+                                                     tokens=200)]  # fmt: skip
+    cost = theirs(4, meter="total", tokens=None, pico=3_600_000_000)
+    found = compare(PLAN, [ours(1), unknown(2)], [cost, *usage], NOTHING)
+    assert classes(found) == [
+        ("matched", "", 1, 3, 0),
+        ("unknown_resolved", "not_charged", 1, 0, 0),
+    ]
+
+
 def test_money_or_tokens_alone_that_tie_out_prove_nothing_of_an_unknown():
     _, output = both_meters(1)
     for line in (theirs(2, tokens=1_001), theirs(2, pico=2_000_000_001)):
