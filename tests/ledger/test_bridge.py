@@ -56,6 +56,35 @@ def test_CST_4_a_hand_computed_month():
     assert bridge(march, april).after_pico - bridge(march, april).before_pico == 3_600
 
 
+def test_CST_4_parts_of_a_pico_unit_go_to_the_largest_remainder_and_of_equals_to_the_first():
+    base = {("m", "a"): cell(3, 3, 4)}  # a token a request, at 4/3
+    nothing = dict.fromkeys(EFFECTS, 0)
+    # One request more is 4/3, a higher price of four tokens 7 - 16/3 = 5/3: together 3.
+    dearer = {("m", "a"): cell(4, 4, 7)}
+    assert effects(base, dearer) == nothing | {"volume": 1, "price": 2}
+    # 4/3, then four tokens more 16/3, then 9 - 32/3 = -5/3: together 5, each with a third left.
+    longer = {("m", "a"): cell(4, 8, 9)}
+    assert effects(base, longer) == nothing | {"volume": 2, "token_mix": 5, "price": -2}
+
+
+def test_CST_4_from_and_to_a_period_of_nothing_all_of_it_is_volume():
+    base = {("m", "a"): cell(10, 1_000, 5_000), ("n", "b"): cell(30, 300, 90)}
+    nothing = dict.fromkeys(EFFECTS, 0)
+    assert effects({}, base) == nothing | {"volume": 5_090}
+    assert effects(base, {}) == nothing | {"volume": -5_090}
+    assert effects({}, {}) == nothing
+
+
+def test_CST_4_a_meter_that_is_used_for_the_first_time_is_a_mix_of_tokens_and_no_price():
+    base = {("m", "a"): cell(10, 1_000, 5_000)}
+    nothing = dict.fromkeys(EFFECTS, 0)
+    for meter in ("cached_input", "output"):
+        more: dict[str, int] = {f"{meter}_tokens": 40, f"{meter}_pico": 600}
+        used = {("m", "a"): cell(10, 1_000, 5_000, **more)}
+        assert effects(base, used) == nothing | {"token_mix": 600}
+        assert effects(used, base) == nothing | {"token_mix": -600}
+
+
 amounts = st.integers(0, 10**15)
 
 

@@ -1,6 +1,7 @@
 """RTE-1 and RTE-2: candidates, canary arms, the order among those left, and what is recorded."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,9 @@ def test_a_decision_names_every_candidate_with_its_estimates_and_why_it_fell():
     assert decision.reasons[:2] == ("CAPABILITY_MATCH", "REGION_ALLOWED")
 
 
+PINNED_PLACES = [117, 55, 173, 142, 237]
+
+
 def test_an_arm_is_fixed_by_a_stable_hash_and_named_on_every_decision():
     """The places are pinned: another hash would move every session of a running release."""
     places = [canary.place_permille("salt-7", f"req-{n}") for n in range(5)]
@@ -123,7 +127,32 @@ def test_an_arm_is_fixed_by_a_stable_hash_and_named_on_every_decision():
     assert (refused.release_id, refused.arm is not None) == ("release-7", True)
 
 
-PINNED_PLACES = [117, 55, 173, 142, 237]
+@pytest.mark.parametrize(("n", "place"), list(enumerate(PINNED_PLACES)))
+def test_an_arm_holds_the_places_below_its_share_and_not_the_next_one(n: int, place: int):
+    asked = request(request_id=f"req-{n}")
+    for share, expected in ((place, "baseline"), (place + 1, "canary")):
+        arm = canary.arm_of(plan(share), asked)
+        assert arm is not None
+        assert arm.arm == expected
+    only = CanaryArm(arm="canary", share_permille=place, route_ids=("new",))
+    assert canary.arm_of(plan(arms=(only,)), asked) is None
+    wider = CanaryArm(arm="canary", share_permille=place + 1, route_ids=("new",))
+    assert canary.arm_of(plan(arms=(wider,)), asked) == wider
+
+
+def test_the_key_of_a_plan_alone_places_a_request():
+    """Fifty tenants, or sessions, spread over both arms; what else differs moves none of them."""
+    for key, field in (("tenant", "tenant_id"), ("session", "session_id")):
+        spread = set()
+        for n in range(50):
+            changes: dict[str, Any] = {field: f"each-{n}"}
+            arms = {
+                canary.arm_of(plan(500, key=key), request(request_id=each, **changes))
+                for each in ("req-1", "req-2", "req-3")
+            }
+            assert len(arms) == 1
+            spread |= arms
+        assert len(spread) == 2
 
 
 def test_shares_are_met_within_three_standard_deviations():
