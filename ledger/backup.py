@@ -259,7 +259,7 @@ def _proved(copy: Path, checkpoint: Checkpoint | None = None) -> Head:
         connection.close()
     faults = [fault for fault in report.faults if not (older and fault.kind == "trigger")]
     if faults or head is None:
-        first = faults[0] if faults else "its chain_head row is gone"
+        first = faults[0] if faults else "its chain_head row is gone or was altered"
         raise Problem("CHAIN_BROKEN", f"{len(faults)} fault(s), the first: {first}")
     return head
 

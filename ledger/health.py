@@ -213,7 +213,7 @@ def _read(connection: sqlite3.Connection) -> list[Signal]:
         Signal(
             code="CHAIN_HEAD",
             title="Chain",
-            value="its row is gone" if head is None else f"{head.size:,} rows, last "
+            value="its row is gone or was altered" if head is None else f"{head.size:,} rows, last "
             f"{head.entry_hash.hex()}",
             number=None if head is None else head.size,
             state="bad" if head is None else "ok",

@@ -129,11 +129,12 @@ def pages(
 
 
 def read_head(connection: sqlite3.Connection) -> Head | None:
-    """The chain's head as the last commit left it; None where its row is gone."""
+    """The chain's head as the last commit left it; None where its row is gone, or was altered so
+    that no head can be read from it."""
     row = fetch_one(connection, "SELECT size, entry_hash, frontier FROM chain_head WHERE id = 1")
-    if row is None:
+    if row is None or [type(value) for value in row] != [int, bytes, bytes] or row[0] < 0:
         return None
-    return Head(size=row[0], entry_hash=bytes(row[1]), frontier=bytes(row[2]))
+    return Head(size=row[0], entry_hash=row[1], frontier=row[2])
 
 
 def entry_hash_at(connection: sqlite3.Connection, seq: int) -> bytes | None:

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
+from ledger.chain import BadHead, checkpoint_of
 from ledger.errors import LedgerError
 from ledger.findings import Finding, Scope
 from ledger.money import join
@@ -22,8 +23,12 @@ def head_is_rows(scope: Scope) -> Iterator[Finding]:
     with snapshot(scope.connection):
         head = read_head(scope.connection)
         if head is None:
-            yield Finding(table=HEAD, what="its row is gone")
+            yield Finding(table=HEAD, what="its row is gone or was altered")
             return
+        try:
+            checkpoint_of(head)
+        except BadHead as error:
+            yield Finding(table=HEAD, what=f"it has {error}")
         count, last = rows_beyond_and_within(scope.connection, head.size)
         if count != head.size:
             yield Finding(table=HEAD, what=f"it counts {head.size} rows; the tables have {count}")

@@ -99,13 +99,18 @@ def verify(
 
 
 def _starting_head(connection: sqlite3.Connection, faults: Faults) -> Head:
-    """The head as the last commit left it; where it is gone, one that ends at the last row."""
+    """The head as the last commit left it; where it is gone, or far beyond the last row, one that
+    ends there: a walk over rows that nobody ever wrote would not end."""
     head = read_head(connection)
-    if head is not None:
-        return head
-    faults.add(Fault(kind="head", table="chain_head", what="its row is gone"))
     sql = " UNION ALL ".join(f"SELECT max(seq) FROM {kind.TABLE}" for kind in CHAINED)
-    return Head(size=max(row[0] or 0 for row in fetch(connection, sql)))
+    last = max(row[0] or 0 for row in fetch(connection, sql))
+    what = "its row is gone or was altered"
+    if head is not None:
+        if head.size <= last + FAULTS_LIMIT:
+            return head
+        what = f"it counts {head.size:,} rows; the last is row {last:,}"
+    faults.add(Fault(kind="head", table="chain_head", what=what))
+    return Head(size=last)
 
 
 def _check_end(connection: sqlite3.Connection, head: Head, faults: Faults) -> None:

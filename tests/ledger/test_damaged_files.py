@@ -15,7 +15,7 @@ from ledger.reading import connect_read_only
 from tests import factories
 from tests.ledger.commands import run
 from tests.ledger.prebuilt import prebuilt
-from tests.ledger.tampering import damage
+from tests.ledger.tampering import damage, tamper
 
 PAGE_BYTES = 4_096
 
@@ -151,6 +151,25 @@ def test_a_page_that_is_damaged_within_ends_no_command_without_words(
             faults += 1
             assert re.match("[A-Z_]+: |The rollups|There ", str(refused)), (command, refused)
     assert faults
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        "entry_hash = 'text'", "entry_hash = 7", "entry_hash = x'00'", "frontier = 'text'",
+        "frontier = x'00'", "size = 'many'", "size = -1", "size = 1.5", f"size = {2**62}",
+    ],
+)  # fmt: skip
+def test_a_head_that_was_altered_is_found_whatever_it_became(sound, tmp_path, settings, altered):
+    path = settings.WEIGHBRIDGE_DB = tmp_path / "ledger.sqlite3"
+    shutil.copyfile(sound, path)
+    tamper(path, f"UPDATE chain_head SET {altered}")
+    assert run("verify_ledger")[0] == 1
+    assert "CHAIN_HEAD_IS_ROWS: " in run("audit")[2]
+    assert "CHAIN_HEAD" in run("ledger_health")[1]
+    assert said(("backup", str(tmp_path / "out"))).startswith("CHAIN_BROKEN: ")
+    if str(2**62) not in altered and altered != "entry_hash = x'00'":
+        assert said(("checkpoint_ledger",)).startswith("LEDGER_DAMAGED: ")
 
 
 def test_a_log_of_another_file_ends_no_command_without_words(sound, tmp_path, settings):

@@ -7,7 +7,7 @@ import msgspec
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ledger.chain import checkpoint_of
+from ledger.chain import BadHead, checkpoint_of
 from ledger.management.new_file import put_out
 from ledger.management.opened import opened
 from ledger.reading import read_head
@@ -24,7 +24,14 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         with opened(options["ledger"] or settings.WEIGHBRIDGE_DB) as connection:
             head = read_head(connection)
-        if head is None:
-            raise CommandError("the ledger's chain_head row is gone; run verify_ledger")
-        text = msgspec.json.encode(checkpoint_of(head)).decode()
+        try:
+            checkpoint = None if head is None else checkpoint_of(head)
+        except BadHead:
+            checkpoint = None
+        if checkpoint is None:
+            raise CommandError(
+                "LEDGER_DAMAGED: the ledger's chain_head row is gone or was altered; "
+                "run verify_ledger"
+            )
+        text = msgspec.json.encode(checkpoint).decode()
         put_out(text, options["output"], self.stdout)
