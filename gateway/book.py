@@ -14,6 +14,7 @@ import msgspec
 from gateway.policy.values import CapacitySnapshot, RouteState, TenantState
 from gateway.quota import Quota
 from gateway.tenant_account import TenantAccount
+from ledger.money import INT64_MAX
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +174,7 @@ class Book:
     def some_observed_before(self, at_us: int) -> bool:
         """Return whether any route's is: what most decisions need to know."""
         if self._oldest_us is None:
-            self._oldest_us = min(map(_observed_us, self._routes.values()), default=at_us)
+            self._oldest_us = min(map(_observed_us, self._routes.values()), default=INT64_MAX)
         return self._oldest_us < at_us
 
     def drained(self) -> frozenset[str]:
