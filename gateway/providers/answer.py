@@ -1,6 +1,6 @@
 """What an attempt has got so far, and the outcome that this makes of any way to end. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -20,7 +20,9 @@ from gateway.providers.outcomes import (
 from gateway.providers.said import (
     FINISH_UNKNOWN,
     FINISHED,
+    NO_INDEX,
     NOT_FINISHED,
+    TOOL_CALLS_LIMIT,
     Chunk,
     Done,
     Reported,
@@ -71,7 +73,7 @@ class Answer:
         # Kept only where a schema is to be checked or the text to be counted.
         self._keeps_text = call.schema is not None or count_text is not None
         self._texts: list[str] = []
-        self._called: set[int] = set()  # indexes of the tool calls that were begun
+        self._called: dict[int, str | None] = {}  # ids of the tool calls that were begun, by index
         self.begun = 0  # how many tokens came, by the chunks that they came in
         self._shown = False
         self._running: Reported | None = None  # a total so far, from a chunk in the middle
@@ -130,7 +132,7 @@ class Answer:
             piece = Delta(
                 text=text,
                 tokens=deltas,
-                tool_calls=tuple(map(self._identified, said.tool_calls)),
+                tool_calls=self._calls(said.tool_calls),
                 logprobs_json=said.logprobs_json,
             )
             left = self._chars_left - piece.size_chars
@@ -138,7 +140,7 @@ class Answer:
             piece = Delta(text=text, tokens=deltas)
             left = self._chars_left - len(text)
         self._chars_left = left
-        if left < 0:
+        if left < 0 or len(self._called) > TOOL_CALLS_LIMIT:
             self.fail(TOO_LARGE, temporary=False)
         return piece
 
@@ -171,11 +173,33 @@ class Answer:
         encoded = said.encoded if said.count > 1 else ()
         return Delta(text=said.text, tokens=said.count, encoded=encoded)
 
+    def _calls(self, pieces: Sequence[ToolCallPiece]) -> tuple[ToolCallPiece, ...]:
+        """Return the pieces that came together, each with its call's index."""
+        return tuple(
+            self._identified(
+                replace(piece, index=self._index_of(piece, place))
+                if piece.index == NO_INDEX
+                else piece
+            )
+            for place, piece in enumerate(pieces)
+        )
+
+    def _index_of(self, piece: ToolCallPiece, place: int) -> int:
+        """Return the index of a piece without one: of a call that it begins, else of the last one.
+
+        Another id begins a call, a name without an id, and what stands behind another call.
+        """
+        if not self._called:
+            return 0
+        last, call_id = next(reversed(self._called.items()))
+        named = piece.name is not None if piece.call_id is None else piece.call_id != call_id
+        return max(self._called) + 1 if named or place else last
+
     def _identified(self, piece: ToolCallPiece) -> ToolCallPiece:
         """Return a piece of a tool call whose first piece has an id, whoever had to give it."""
         if piece.index in self._called:
             return piece
-        self._called.add(piece.index)
+        self._called[piece.index] = piece.call_id
         made = "".join(filter(str.isalnum, self._call.attempt_id))
         return replace(piece, call_id=piece.call_id or f"call_{made}_{piece.index}")
 

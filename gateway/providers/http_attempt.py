@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from gateway.clock import Clock
 from gateway.providers.answer import GARBAGE, TOO_LARGE
 from gateway.providers.base import Call
-from gateway.providers.http_connection import Connection, Lost
+from gateway.providers.http_connection import COMPRESSED, Connection, Lost, encoding_of
 from gateway.providers.http_exchange import Exchange, HttpBackend, refused_parameters
 from gateway.providers.http_pool import Pool, Unreachable, Wish
 from gateway.providers.http_status import Verdict, verdict
 from gateway.providers.http_target import Target
 from gateway.providers.outcomes import Outcome
 from gateway.providers.said import Said, provider_id
-from gateway.providers.sse_reader import SseEvent, SseReader, StreamTooLarge
+from gateway.providers.sse_reader import BOM, SseEvent, SseReader, StreamTooLarge
 from gateway.submission import Delta
 
 UNREACHABLE = "PROVIDER_UNREACHABLE"
@@ -29,6 +29,8 @@ CLOSED = "PROVIDER_CLOSED"
 WHOLE_BODY_LIMIT_BYTES = 8 << 20  # of an answer that is not streamed
 REFUSAL_LIMIT_BYTES = 1 << 16  # of a refusal's body that is read
 TAUGHT_AFTER = 8  # tokens: by then it is known whether an answer's events are like one another
+READABLE = COMPRESSED | {"identity"}
+_STREAMED = (b"data:", b"event:", b"id:", b"retry:", b":")
 TRIES = 2  # the second only where nothing of the request can have been read
 REFUSED_REQUEST = (400, 422)  # statuses by which a parameter may be refused
 
@@ -151,6 +153,10 @@ class HttpAttempt:
                 self._end(self._answer.judged(judged))
             return
         self._framed = framed
+        if encoding_of(headers) not in READABLE:
+            self._answer.fail(GARBAGE, temporary=False)
+            self._finish(cleanly=False)
+            return
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "text/event-stream":
             self._take_body = self._take_stream
@@ -238,7 +244,11 @@ class HttpAttempt:
             self._wait_for_tail()
 
     def _take_whole(self, data: bytes) -> None:
-        """Take a part of an answer of a server that ignores `stream`."""
+        """Take a part of an answer of a server that ignores `stream`, or says so of its stream."""
+        if not self._whole and data.removeprefix(BOM).startswith(_STREAMED):
+            self._take_body = self._take_stream
+            self._take_stream(data)
+            return
         self._whole += data
         if len(self._whole) > WHOLE_BODY_LIMIT_BYTES:
             raise StreamTooLarge(f"the answer is over {WHOLE_BODY_LIMIT_BYTES} bytes")

@@ -16,11 +16,17 @@ import httptools
 
 HEAD_LIMIT_BYTES = 1 << 16  # of an answer: its status line and headers
 INFLATED_LIMIT_BYTES = 1 << 20  # of what one read of a compressed body may become
+COMPRESSED = frozenset({"gzip", "x-gzip", "deflate"})  # that are read, though none is asked for
 REST_LIMIT_BYTES = 1 << 16  # of a body that nobody wants any more
 
 Lost = Literal["closed", "garbage", "silent", "too_large"]
 """Why an exchange has no end: the connection is gone, what came is no HTTP, nothing came, or one
 read of a compressed body is over its limit."""
+
+
+def encoding_of(headers: Mapping[str, str]) -> str:
+    """Return how a body is encoded, in lower case; `identity` where it isn't."""
+    return headers.get("content-encoding", "").strip().lower() or "identity"
 
 
 class Reader(Protocol):
@@ -210,7 +216,7 @@ class Connection(asyncio.Protocol):
         headers = self._headers
         self._head_read, self._lasts = True, self._parser.should_keep_alive()
         self._framed = "content-length" in headers or "transfer-encoding" in headers
-        if headers.get("content-encoding", "identity") in ("gzip", "deflate"):
+        if encoding_of(headers) in COMPRESSED:
             self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
 
     def on_message_complete(self) -> None:

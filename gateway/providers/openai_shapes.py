@@ -11,6 +11,8 @@ import orjson
 from msgspec.structs import replace
 
 from gateway.providers.said import (
+    NO_INDEX,
+    TOOL_CALLS_LIMIT,
     Chunk,
     Done,
     Garbage,
@@ -31,7 +33,6 @@ from ledger.usage import Convention, convention_of
 DONE = b"[DONE]"
 _USAGE_ALONE = b'"choices":[]'  # as most servers write it: no text comes with it
 CHAT = convention_of("openai-chat")
-TOOL_CALLS_LIMIT = 128
 NAME_LIMIT_CHARS = 256  # of a called function, and of a call's id
 FIRST_LESSON = 3  # a learned chunk costs some; the first one often has a role beside its text
 LESSONS_LIMIT = 4  # how many chunks of an answer are tried as the pattern of the others
@@ -276,20 +277,22 @@ def _content(content: object) -> tuple[str, bool]:
 def _tool_calls(given: Sequence[Any]) -> tuple[ToolCallPiece, ...] | None:
     """Return the pieces of tool calls; None where they can't be any.
 
-    A whole message has no indexes: the place counts. Arguments that come as an object, as Ollama
-    sends them, are written as the JSON text that they stand for.
+    One without an index has NO_INDEX: its call is known by its id and its place. Arguments that
+    come as an object, as Ollama sends them, are written as the JSON text that they stand for.
     """
     pieces = []
-    for place, call in enumerate(given):
+    for call in given:
         if not isinstance(call, dict):
             return None
         function = call.get("function")
         function = function if isinstance(function, dict) else {}
-        index = call.get("index", place)
+        index = call.get("index")
         arguments = function.get("arguments") or ""
         if isinstance(arguments, dict):
             arguments = orjson.dumps(arguments).decode()
-        if not isinstance(index, int) or not 0 <= index < TOOL_CALLS_LIMIT:
+        if index is None:
+            index = NO_INDEX
+        elif type(index) is not int or not 0 <= index < TOOL_CALLS_LIMIT:
             return None
         if not isinstance(arguments, str):
             return None

@@ -39,6 +39,10 @@ NOT_FINISHED: Mapping[str, str] = {
 """Finish reasons by which a server says that the answer is not whole, with our code for each."""
 FINISH_UNKNOWN = "PROVIDER_FINISH_UNKNOWN"
 
+TOOL_CALLS_LIMIT = 128  # of an answer
+NO_INDEX = -1
+"""Of a tool call's piece whose server gives none: Ollama, Gemini, and whole messages."""
+
 _CLIENT_ERROR_TYPES = frozenset({"badrequesterror", "invalid_request_error"})
 _HTTP_STATUS = re.compile(r"[1-5][0-9]{2}")
 _ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}")

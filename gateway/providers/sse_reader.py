@@ -10,7 +10,7 @@ from gateway.quiet import Quiet
 
 LINE_LIMIT_BYTES = 1 << 20
 EVENT_LIMIT_BYTES = 1 << 20
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 class StreamTooLarge(Exception):
@@ -123,7 +123,7 @@ class SseReader:
         self._check_line(len(line))
         if self._at_start:
             self._at_start = False
-            line = line.removeprefix(_BOM)
+            line = line.removeprefix(BOM)
         if not line:
             self._dispatch(events)
             return
