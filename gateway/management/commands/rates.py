@@ -2,6 +2,7 @@
 
 import csv
 import sqlite3
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from gateway.operations.rates import KIND, DraftRates, PublishRates, latest_vers
 from gateway.price_history import price_history
 from ledger.management.opened import readable
 from ledger.money import units_text
-from ledger.prices import FORMATS, READERS, Imported, disagreements, rate_table
+from ledger.prices import FORMATS, READERS, Imported, LeftOut, disagreements, rate_table
 from ledger.queries import configuration as stored
 from ledger.queries import drafts
 from ledger.queries.archives import archives_of_period
@@ -163,12 +164,7 @@ class Command(BaseCommand):
         names = None if wanted is None else {imported.aliases.get(n, n) for n in wanted.values()}
         left = [each for each in imported.left_out if names is None or each.key in names]
         if options["left_out"] is not None:
-            with options["left_out"].open("w", newline="", encoding="utf-8") as file:
-                rows = csv.writer(file)
-                rows.writerow(("model", "field", "value", "why"))
-                for each in left:
-                    told = (each.key, each.field, each.value, each.why)
-                    rows.writerow([safe_cell(str(cell)) for cell in told])
+            _write_left_out(options["left_out"], left)
         for each in left[:LEFT_OUT_SHOWN]:
             self.stderr.write(f"left out: {each.key} {each.field} {each.value}: {each.why}")
         if len(left) > LEFT_OUT_SHOWN:
@@ -216,6 +212,18 @@ class Command(BaseCommand):
 
     def _perform(self, operation: Operation) -> None:
         self.stdout.write(performed(settings.WEIGHBRIDGE_DB, operation, self.stderr).summary)
+
+
+def _write_left_out(path: Path, left: Sequence[LeftOut]) -> None:
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow(("model", "field", "value", "why"))
+            for each in left:
+                told = (each.key, each.field, each.value, each.why)
+                rows.writerow([safe_cell(cell) for cell in told])
+    except OSError as problem:
+        raise CommandError(f"{path} can't be written: {problem.strerror}.") from problem
 
 
 def _known(connection: sqlite3.Connection, version: str) -> RateTable:

@@ -144,6 +144,14 @@ def test_a_public_table_becomes_a_draft_of_exactly_the_models_named(priced, tmp_
     )
 
 
+def test_a_list_of_what_is_left_out_that_can_not_be_written_says_so(priced, tmp_path):
+    public = tmp_path / "prices.json"
+    public.write_text(json.dumps({"acme/m": {"input_cost_per_token": 1e-06}}))
+    asked = ("import", "litellm", str(public), "--version", "v", "--all", "--currency", "units")
+    with pytest.raises(CommandError, match=r"nowhere\.csv can't be written: No such file"):
+        run(*asked, "--left-out", str(tmp_path / "no" / "nowhere.csv"))
+
+
 def test_dollars_are_not_taken_for_another_currency_unless_that_is_said(priced, tmp_path):
     public = tmp_path / "prices.json"
     public.write_text(json.dumps({"acme/m": {"input_cost_per_token": 1e-06}}))
