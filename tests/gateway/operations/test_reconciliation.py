@@ -10,11 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gateway.operations.reconciliation import (
-    ImportInvoice,
-    Reconcile,
-    RecordCurrencyRate,
-)
+from gateway.operations.reconciliation import ImportInvoice, Reconcile, RecordCurrencyRate
 from gateway.operations.registry import read
 from gateway.reconciling import resolution_of
 from ledger.focus.charges import NO_CURRENCY, Issuer
