@@ -84,6 +84,20 @@ def test_an_unknown_from_before_a_restart_is_settled_by_its_money_alone(book: Bo
     assert book.tenant_state("acme", NOW_US).spent_pico == 30
 
 
+def test_a_decision_sees_a_tenant_without_the_unknowns_whose_bound_has_passed(book: Book):
+    """LED-6: nobody has to have asked for them to be given back."""
+    book.take(hold(1), 1)
+    book.leave_unknown(hold(1), NOW_US + 10)
+    assert book.tenant_state("acme", NOW_US + 9).in_flight == 1
+    assert book.tenant_state("acme", NOW_US + 10).in_flight == 0
+
+
+def test_only_a_tenant_that_was_entered_has_a_quota(book: Book):
+    quota = book.quota("acme")
+    assert quota is not None
+    assert (quota.in_flight_limit, book.quota("nobody")) == (4, None)
+
+
 def test_unknowns_return_in_the_order_of_their_bounds(book: Book):
     for number, after_us in ((1, 30), (2, 10), (3, 20)):
         book.take(hold(number), 1)
