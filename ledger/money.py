@@ -1,9 +1,10 @@
-"""Money as integers in pico units (1e-12 of a unit): text, limits and limbs (LED-3).
+"""Money as integers in pico units (1e-12 of a unit): text, limits, limbs and shares (LED-3).
 
 Pure. No float and no Decimal anywhere: text is read digit by digit and written the same way.
 """
 
 import re
+from collections.abc import Iterable, Sequence
 
 PICO_PER_UNIT = 10**12
 INT64_MAX = 2**63 - 1
@@ -17,6 +18,8 @@ _DECIMAL = re.compile(r"([+-]?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,2}))?
 
 def units_text(pico: int) -> str:
     """The amount in units as an exact decimal string, shortest form: "0.0036", "3.6", "-1", "0"."""
+    if not pico:
+        return "0"
     whole, fraction = divmod(abs(pico), PICO_PER_UNIT)
     sign = "-" if pico < 0 else ""
     if not fraction:
@@ -68,3 +71,24 @@ def split(pico: int) -> tuple[int, int]:
 def join(high: int, low: int) -> int:
     """The amount of two limbs, or of the sums of many; `low` may have outgrown its limb."""
     return high * LIMB + low
+
+
+def total(amounts: Iterable[int]) -> int:
+    """The exact sum: a Python integer, which may outgrow int64 where SQLite's SUM would raise."""
+    return sum(amounts)
+
+
+def allocate(amount: int, weights: Sequence[int]) -> tuple[int, ...]:
+    """Shares of `amount` in proportion to `weights` that add up to it exactly.
+
+    Largest remainder; of equal remainders the earlier share wins: 10,000 over 1:1:1 gives 3,334,
+    3,333, 3,333. Weights are whole, not negative and not all zero, else ValueError.
+    """
+    whole = sum(weights)
+    if whole <= 0 or min(weights) < 0:
+        raise ValueError(f"can't share out by weights {list(weights)[:8]}: need one above 0")
+    parts = [divmod(amount * weight, whole) for weight in weights]
+    left = amount - sum(share for share, _ in parts)
+    ranked = sorted(range(len(parts)), key=lambda index: (-parts[index][1], index))
+    lucky = frozenset(ranked[:left])
+    return tuple(share + (index in lucky) for index, (share, _) in enumerate(parts))
