@@ -175,9 +175,6 @@ class GuardedProtocol(HttpToolsProtocol):
         super().resume_writing()
         self._caught_up()
 
-    def unread_bytes(self) -> int:
-        return self.transport.get_write_buffer_size()
-
     def give_up(self, reason: str) -> None:
         if self._unread is None:
             return
@@ -224,23 +221,23 @@ class GuardedProtocol(HttpToolsProtocol):
         self._hang_up("REQUEST_TOO_SLOW", b"" if self._part == "before" else _TOO_SLOW)
 
     def _look_later(self) -> None:
-        self._untaken_bytes = self._untaken()
+        self._untaken_bytes = self.unread_bytes()
         self._unread = self.loop.call_later(UNREAD_SECONDS, self.look)
 
     def look(self) -> None:
         """Give up a client that has taken nothing since the last look; a slow one may go on."""
-        if self._untaken() < self._untaken_bytes:
+        if self.unread_bytes() < self._untaken_bytes:
             self._look_later()
         else:
             self.give_up("ANSWER_NOT_READ")
 
-    def _untaken(self) -> int:
+    def unread_bytes(self) -> int:
         """Return what the client hasn't taken, what waits in our system's own buffer among it."""
         queued = bytes(4)
         with contextlib.suppress(OSError, ValueError):  # it is closed, or no socket of a system's
             descriptor = self.transport.get_extra_info("socket").fileno()
             queued = fcntl.ioctl(descriptor, termios.TIOCOUTQ, queued)
-        return self.unread_bytes() + int.from_bytes(queued, sys.byteorder)
+        return self.transport.get_write_buffer_size() + int.from_bytes(queued, sys.byteorder)
 
     def _caught_up(self) -> None:
         if self._unread is not None:

@@ -26,8 +26,8 @@ class Reader(Protocol):
 class Unread:
     """The connections whose clients are behind, in the order in which they fell behind.
 
-    Owned by the event loop. Sizes are those of the last look, and never too small: what waits for
-    a client that is behind only becomes less.
+    Owned by the event loop. Sizes are those at which they fell behind: the event loop frees what
+    is written only once its last byte was sent.
     """
 
     def __init__(self, limit_bytes: int = UNREAD_LIMIT_BYTES) -> None:
@@ -37,10 +37,9 @@ class Unread:
 
     def add(self, reader: Reader) -> None:
         """Count one who fell behind; where that is too much, the first who did are hung up on."""
-        self._count(reader, reader.unread_bytes())
-        if self.total_bytes > self._limit_bytes:
-            for each in self._sizes:
-                self._count(each, each.unread_bytes())
+        self.drop(reader)
+        self._sizes[reader] = size_bytes = reader.unread_bytes()
+        self.total_bytes += size_bytes
         while self.total_bytes > self._limit_bytes:
             first = next(iter(self._sizes))
             self.drop(first)
@@ -51,7 +50,3 @@ class Unread:
         """Count one no more: it has read, or is gone."""
         self.total_bytes -= self._sizes.pop(reader, 0)
         metrics.unread(self.total_bytes)
-
-    def _count(self, reader: Reader, size_bytes: int) -> None:
-        self.total_bytes += size_bytes - self._sizes.get(reader, 0)
-        self._sizes[reader] = size_bytes

@@ -36,12 +36,13 @@ def test_whoever_fell_behind_first_goes_once_all_together_are_over_the_limit():
     assert (unread.total_bytes, told()) == (90, 90)
 
 
-def test_what_was_read_since_is_looked_at_before_anybody_goes():
+def test_what_was_read_in_part_counts_whole_since_memory_holds_it_whole():
     unread, clients = Unread(limit_bytes=100), [Client(60), Client(60)]
     unread.add(clients[0])
     clients[0].behind_bytes = 10
     unread.add(clients[1])
-    assert (unread.total_bytes, [each.ended for each in clients]) == (70, [[], []])
+    assert [each.ended for each in clients] == [["ANSWERS_UNREAD"], []]
+    assert unread.total_bytes == 60
 
 
 def test_one_answer_over_the_limit_ends_all_and_what_has_been_read_is_counted_no_more():
