@@ -104,6 +104,39 @@ def test_what_a_provider_refused_costs_nothing_and_is_voided():
     assert (receipt.output_tokens, receipt.cost_total_pico, receipt.usage_source) == (0, 0, None)
 
 
+def test_what_did_not_run_has_no_meters_on_its_rows_either():
+    usage = Usage(input_tokens=1_000, output_tokens=200, meters=(("reasoning", 5),))
+    for outcome, kept in (
+        (Rejected(usage=usage, reason="PROVIDER_REFUSED"), None),
+        (Failed(usage=usage, reason="BACKEND_DIED"), '{"reasoning":5}'),
+    ):
+        rows, receipt = closed(outcome)
+        event = only(rows, AttemptEvent)
+        assert (event.usage_json, receipt.usage_json) == (kept, kept)
+        assert (event.input_tokens > 0) is (kept is not None)
+
+
+def test_where_there_is_no_price_nothing_is_spent_over_the_reservation():
+    """CST-7: an unpriced model reserves nothing, costs nothing and overruns nothing."""
+    weighed = weigh(desk(rate_tables=(rates(rate("another")),)), max_cost_pico=None)
+    rows, receipt = closing_records(weighed, Completed(usage=USED, finish_reason="stop"), ENDED_US)
+    settlement = only(rows, Settlement)
+    assert weighed.decision.cost_pico is None
+    assert (settlement.kind, settlement.cost_pico, settlement.overrun_pico) == ("voided", 0, 0)
+    assert (receipt.rate_key, receipt.cost_total_pico) == (None, 0)
+
+
+def test_an_accepted_request_names_its_prediction_and_a_refused_one_its_code_as_its_reason():
+    weighed = weigh(desk())
+    assert weighed.route is not None
+    _, receipt = closing_records(weighed, Completed(usage=USED, finish_reason="stop"), ENDED_US)
+    assert receipt.prediction_revision == weighed.route.prediction.revision
+    refused = weigh(desk(), tokens=60_000)
+    found = refusal_receipt(refused, NOW_US)
+    assert found.route_reason == refused.decision.reason_code
+    assert (found.prediction_revision, found.identity_id, found.simulated) == (None, None, 0)
+
+
 @pytest.mark.parametrize("reason", ["CLIENT_GONE", "SHUTDOWN"])
 def test_what_was_never_sent_owes_no_fixed_price_and_is_voided(reason):
     """RTY-1, LED-6: a fixed price is one of requests that a provider had."""

@@ -78,3 +78,33 @@ def test_an_objective_of_some_lengths_of_prompt_is_judged_request_by_request():
     by_tokens = replace(objective, selector=Selector(input_tokens=(0, 100)))
     assert by_tokens.selector.by_tokens
     assert tally_for(by_tokens) is None
+
+
+@pytest.mark.parametrize(
+    ("indicator", "field"),
+    [
+        ("ttft", "first_token_us"),
+        ("queue", "queue_us"),
+        ("itl", "itl_mean_us"),
+        ("e2e", "e2e_us"),
+        ("cancel_ack", "cancel_ack_us"),
+        ("cost", "cost_total_pico"),
+    ],
+)
+def test_a_value_at_its_threshold_is_good_and_the_next_one_is_not(indicator, field):
+    """SLO-0: alone and counted together."""
+    objective = definition(indicator, 100, degraded_is_valid=False)
+    fields = dict.fromkeys(
+        ("first_token_us", "itl_mean_us", "queue_us", "e2e_us", "cancel_ack_us"), 1
+    ) | {"output_tokens": 3, "deadline_us": 1_000, "cost_total_pico": 1}
+    tally = tally_for(objective)
+    assert tally is not None
+    for value, good in ((99, 1), (100, 1), (101, 0)):
+        one = {**fields, field: value}
+        verdict = judge(objective, receipt(status="completed", **one))
+        assert verdict == ("good" if good else "bad")
+        columns = {name: [it] for name, it in one.items()}
+        assert tally(objective, Completed(**columns, degraded=False, schema_valid=None)) == (
+            good,
+            1,
+        )
