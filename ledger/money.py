@@ -18,8 +18,6 @@ _DECIMAL = re.compile(r"([+-]?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,2}))?
 
 def units_text(pico: int) -> str:
     """The amount in units as an exact decimal string, shortest form: "0.0036", "3.6", "-1", "0"."""
-    if not pico:
-        return "0"
     whole, fraction = divmod(abs(pico), PICO_PER_UNIT)
     sign = "-" if pico < 0 else ""
     if not fraction:

@@ -25,6 +25,10 @@ from ledger.money import (
     [
         (0, "0"),
         (1, "0.000000000001"),
+        (-1, "-0.000000000001"),
+        (10**12 - 1, "0.999999999999"),
+        (10**12 + 1, "1.000000000001"),
+        (-(10**12), "-1"),
         (3_600_000_000, "0.0036"),
         (3_600_000_000_000, "3.6"),
         (-50_400_000_000, "-0.0504"),
@@ -75,11 +79,22 @@ def test_an_amount_finer_than_a_pico_unit_is_refused_and_never_rounded():
     assert parse_scaled("0.250", 2) == 25
 
 
+def test_the_longest_text_and_the_widest_exponents_are_read_and_no_further():
+    assert parse_units("0" * 63 + "1") == 10**12
+    assert parse_units("1e30") == 10**42
+    assert parse_scaled("1e30", 0) == 10**30
+    assert parse_scaled("1" + "0" * 30 + "e-30", 0) == 1
+    for text in ("1e-31", "1e31"):
+        with pytest.raises(ValueError, match="exponent beyond"):
+            parse_scaled(text, 40)
+
+
 def test_a_value_beyond_64_bits_is_refused_by_name():
     assert int64(INT64_MAX, "cost_pico") == INT64_MAX
     assert int64(INT64_MIN, "cost_pico") == INT64_MIN
-    with pytest.raises(OverflowError, match="cost_pico"):
-        int64(INT64_MAX + 1, "cost_pico")
+    for value in (INT64_MAX + 1, INT64_MIN - 1):
+        with pytest.raises(OverflowError, match="cost_pico"):
+            int64(value, "cost_pico")
 
 
 @given(st.integers(-(10**40), 10**40))
