@@ -23,7 +23,7 @@ from ledger.records import Record
 from ledger.rows import HEAD_COLUMNS, by_table, columns
 from ledger.sharing import Row, Values, rows_of
 
-ROWS_PER_STATEMENT = 64
+ROWS_PER_STATEMENT = 32  # a prepared one of receipts takes 200 KiB, of twice as many 400
 ROWS_AT_A_TIME = 256
 VARIABLES_LIMIT = 32_766  # SQLite's default of SQLITE_MAX_VARIABLE_NUMBER
 SHAPES_LIMIT = 4_096  # distinct patterns of None remembered for one table
@@ -181,7 +181,7 @@ def _covered(
 
 def _statements(record_type: type[Record], table: _Waiting, *, whole: bool) -> Iterator[Insert]:
     """INSERTs of a table's waiting rows: of as many as one can take, and with `whole` no others;
-    else of all, by statements of 64, 32 … 1 rows."""
+    else of all, by statements of 32, 16 … 1 rows."""
     rows, start, left = table.rows, 0, len(table.rows)
     selection = _selection(record_type, table.empty)
     version, pick = record_type.VERSION, selection.pick
@@ -207,7 +207,7 @@ def _selection(record_type: type[Record], empty: int) -> _Selection:
     """The columns to be written; those of `empty`, and none beside, may be left out.
 
     Statements are made for a few sets of columns alone, the first that were asked for: to prepare
-    one of 64 rows takes as long as to write them.
+    one of 32 rows takes as long as to write them.
     """
     made = _Layout.known[record_type].selections
     found = made.get(empty)
