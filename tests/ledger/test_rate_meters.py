@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ledger.meters import METERS
 from ledger.money import units_text
-from ledger.rates import Rate, RateTable, Tier, Usage, cost_of, unpriced_meters
+from ledger.rates import Rate, RateTable, Tier, Usage, cost_of, priced_apart, unpriced_meters
 
 
 def rate(**overrides: Any) -> Rate:
@@ -40,6 +40,20 @@ def test_a_prompt_of_which_all_but_one_token_is_cached_costs_0_00860376():
     )
     cost = cost_of(prices, usage(27_147, 351, cached=27_146))
     assert units_text(cost.total_pico) == "0.00860376"
+
+
+def test_tokens_with_a_price_of_their_own_are_told_by_what_they_are_inside_of():
+    """Cache writes are fresh input, reasoning is output; what has no own price stands with them."""
+    prices = rate(meters=(("cache_write_5m", 3_750_000), ("reasoning", 20_000_000)))
+    assert priced_apart(prices, usage(1_000, 200, cached=100)) == (0, 0, 0)
+    held = usage(1_000, 200, cached=100, cache_write_5m=300, cache_write_1h=50, reasoning=20)
+    assert priced_apart(rate(), held) == (0, 0, 0)
+    assert priced_apart(rate(meters=(("reasoning", 1),)), held) == (0, 0, 20)
+    assert priced_apart(prices, held) == (
+        350,
+        0,
+        20,
+    )  # an hour's write is priced like five minutes'
 
 
 def test_300_000_tokens_over_200_000_cost_1_80_whole_and_1_20_marginal():
