@@ -49,11 +49,8 @@ def test_tokens_with_a_price_of_their_own_are_told_by_what_they_are_inside_of():
     held = usage(1_000, 200, cached=100, cache_write_5m=300, cache_write_1h=50, reasoning=20)
     assert priced_apart(rate(), held) == (0, 0, 0)
     assert priced_apart(rate(meters=(("reasoning", 1),)), held) == (0, 0, 20)
-    assert priced_apart(prices, held) == (
-        350,
-        0,
-        20,
-    )  # an hour's write is priced like five minutes'
+    # An hour's write is priced like that of five minutes.
+    assert priced_apart(prices, held) == (350, 0, 20)
 
 
 def test_300_000_tokens_over_200_000_cost_1_80_whole_and_1_20_marginal():

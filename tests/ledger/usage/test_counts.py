@@ -101,3 +101,13 @@ def test_as_many_cached_as_input_is_no_doubt():
     assert read(i=10, c=10, o=0) == (
         Usage(input_tokens=10, output_tokens=0, cached_input_tokens=10), ()
     )  # fmt: skip
+
+
+def test_a_sum_without_its_first_term_counts_nothing_unless_zeros_are_left_out():
+    payload = {"usage": {"j": 5, "p": 6}}
+    plain = Convention(name="plain", input="i + j", output="o + p")
+    assert normalise(plain, payload) is None
+    leaves_out = Convention(name="odd", input="i + j", output="o + p", omits_zeros=True)
+    omitting = normalise(leaves_out, payload)
+    assert omitting is not None
+    assert (omitting.usage, omitting.doubts) == (Usage(input_tokens=0, output_tokens=6), ())
