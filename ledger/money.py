@@ -4,7 +4,7 @@ Pure. No float and no Decimal anywhere: text is read digit by digit and written 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 PICO_PER_UNIT = 10**12
 INT64_MAX = 2**63 - 1
@@ -69,11 +69,6 @@ def split(pico: int) -> tuple[int, int]:
 def join(high: int, low: int) -> int:
     """The amount of two limbs, or of the sums of many; `low` may have outgrown its limb."""
     return high * LIMB + low
-
-
-def total(amounts: Iterable[int]) -> int:
-    """The exact sum: a Python integer, which may outgrow int64 where SQLite's SUM would raise."""
-    return sum(amounts)
 
 
 def allocate(amount: int, weights: Sequence[int]) -> tuple[int, ...]:
