@@ -14,6 +14,7 @@ from ledger.reading import fetch_one
 
 PAGES_IDLE = 1_000  # copied when there is nothing else to do, or where a log doesn't begin anew
 PAGES_BUSY = 8_000  # copied beside the commits: 32 MiB
+PAGES_LONG = 4_000  # in all: from here on a log that doesn't begin anew is tried again soon
 PAGES_LIMIT = 32_000  # commits wait for the copy: 128 MiB
 PAGES_PER_ROW_GUESS = 4.0  # until the first copy has said
 
@@ -45,7 +46,7 @@ class LogPages:
         waiting = self._waiting()
         if waiting < PAGES_IDLE:
             return False
-        return idle or waiting >= PAGES_BUSY or (self._pages >= PAGES_BUSY and self._goes_on())
+        return idle or waiting >= PAGES_BUSY or (self._pages >= PAGES_LONG and self._goes_on())
 
     def overdue(self) -> bool:
         """Whether the log has more than it may: the disk copies more slowly than commits write."""
