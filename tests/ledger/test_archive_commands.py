@@ -86,7 +86,7 @@ def test_led_8_what_stays_is_told_with_its_reasons_in_the_text_and_in_the_json(l
     with pytest.raises(
         CommandError, match=r"NOTHING_OLD_ENOUGH: none of 3 request.*\(UNKNOWN\); 2"
     ):
-        run("archive", "--before", "2026-01", "--to", str(tmp_path / "old"))
+        run("archive", "--before", "2026-01", "--to", str(tmp_path / "again"))  # the same second
     status, out, _ = run("archive", "--before", "2026-04", "--to", str(tmp_path / "o"), "--json")
     told = json.loads(out)
     assert (status, told["archive"]["requests"]) == (0, 5)
