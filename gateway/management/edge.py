@@ -17,7 +17,7 @@ def told_in_words() -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # what isn't of a database goes on as it came
         said = _words(error)
         if said is None or TRACEBACK in sys.argv:
             raise
