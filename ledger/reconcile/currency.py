@@ -12,7 +12,7 @@ def rate_scaled(text: str) -> int:
     value = parse_scaled(text, RATE_PLACES)
     if value <= 0:
         raise ValueError(f"{text!r} is no rate: it must be above 0")
-    if value > int(RATE_LIMIT * 10**RATE_PLACES):
+    if value > RATE_LIMIT * 10**RATE_PLACES:
         raise ValueError(f"{text!r} is no rate: no currency is worth over 10^12 of another")
     return value
 

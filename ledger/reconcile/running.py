@@ -6,7 +6,7 @@ same `Run`, to the byte. `records_of` says what to append.
 
 import re
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -89,8 +89,8 @@ def reconcile(
             code="BINDINGS",
             message=f"a plan binds 1 to {BINDINGS_LIMIT:,} routes to {plan.provider}'s models",
         )
-    bound = [binding.route_id for binding in plan.bindings]
-    twice = next((route_id for route_id in bound if bound.count(route_id) > 1), None)
+    bound = Counter(binding.route_id for binding in plan.bindings)
+    twice = next((route_id for route_id, times in bound.items() if times > 1), None)
     if twice is not None:
         message = f"{twice} is bound twice: other names of its model are `aliases`"
         return Refused(code="BINDINGS", message=message)
