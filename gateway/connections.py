@@ -19,7 +19,7 @@ from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway import metrics
-from gateway.api.http import HANG_UP
+from gateway.api.http import CONNECTION
 from gateway.unread import Unread
 
 HEAD_LIMIT_BYTES: Final = 65_536  # request line and headers
@@ -114,7 +114,9 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._part, self._head_bytes = "head", 0
-        self.scope["extensions"] = {HANG_UP: {"watch": self.watch}}
+        self.scope["extensions"] = {
+            CONNECTION: {"watch": self.watch, "ready": self.ready, "write": self.write_part}
+        }
 
     def on_headers_complete(self) -> None:
         self._wait(None)
@@ -208,6 +210,20 @@ class GuardedProtocol(HttpToolsProtocol):
             self.loop.call_soon(gone)
         else:
             self.flow.resume_reading()
+
+    def ready(self) -> bool:
+        """Whether a part of the streamed body that is under way can be written without waiting."""
+        cycle = self._answered
+        return (
+            cycle is not None
+            and cycle.chunked_encoding is True
+            and not (self.flow.write_paused or cycle.disconnected or cycle.response_complete)
+        )
+
+    def write_part(self, body: bytes) -> None:
+        """Write a part that is not the last, as uvicorn does, but without a task that waits."""
+        if body:  # an empty one would end it
+            self.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
 
     def _unsupported_upgrade_warning(self) -> None:
         """Say nothing: the request is answered as if it had asked for no other protocol."""

@@ -17,7 +17,7 @@ from gateway.desk import Considered, Desk, Weighed
 from gateway.driving import Driver, filed_as
 from gateway.ids import RANDOM_BYTES
 from gateway.ids import request_id as make_request_id
-from gateway.piece_log import Piece, PieceLog
+from gateway.piece_log import AtOnce, Piece, PieceLog
 from gateway.policy.reasons import REASONS
 from gateway.policy.values import InferenceRequest
 from gateway.probing import Prober
@@ -138,35 +138,32 @@ class Journey:
                 yield piece
 
     async def batches(
-        self, run: Run, choice: int = 0, *, once: bool = False
+        self, run: Run, choice: int = 0, *, once: bool = False, at_once: AtOnce | None = None
     ) -> AsyncGenerator[tuple[int, Sequence[Delta | Ended]], None]:
         """Yield the pieces as they arrive, those together that are there at once, Ended last, each
-        batch with the number that its caller gave the run. `once`: nobody reads them again, so
-        that they are let go once the next ones are asked for.
+        batch with the number that its caller gave the run.
 
-        Raises LedgerUnavailable instead of Ended where the end could not be made durable.
+        `once`: nobody reads them again, so that they are let go once the next ones are asked for.
+        `at_once` is asked first for a piece that comes while the next one is waited for; what it
+        wrote is not among them. Raises LedgerUnavailable instead of Ended where the end could not
+        be made durable.
         """
-        log, index = run.pieces, 0
-        log.join()
+        log = run.pieces
+        reader = log.reader(once=once, at_once=at_once)
         try:
             while True:
-                while not (arrived := log.since(index)):
-                    await log.arrival()
-                batch, fault = _until_fault(log, arrived)
+                batch, fault = _until_fault(log, await reader.next())
                 if batch:
                     yield choice, batch
                     if isinstance(batch[-1], Ended):
                         return
                 if fault is not None:
                     raise fault
-                if once:
-                    log.let_go(index, len(batch))
-                index += len(batch)
                 if run.first_byte_us is None:
                     # The caller asks for more once it has written the first pieces to its socket.
                     run.first_byte_us = self._clock.now_us()
         finally:
-            log.leave()
+            reader.leave()
 
     async def whole(self, run: Run) -> Sequence[Delta | Ended]:
         """Return all pieces at once, Ended last, for a caller that doesn't stream.

@@ -80,6 +80,28 @@ class Watching:
             self._task.cancel()
 
 
+class AtOnce:
+    """Writes a stream's pieces in the very calls that bring them, once it has begun.
+
+    To wake a task for each piece costs as much again as to read it and write it.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._chunks: ChunkWriter | None = None
+
+    def begin(self, chunks: ChunkWriter) -> None:
+        """Write from now on: all that came before has been written."""
+        self._chunks = chunks
+
+    def __call__(self, piece: Delta) -> bool:
+        """Returns whether the piece was written; not so where it would have to wait."""
+        if self._chunks is None or not self._request.ready():
+            return False
+        self._request.write_now(self._chunks.piece(0, piece))
+        return True
+
+
 class Calls:
     """Answers the calls of one format through the journey."""
 
@@ -168,8 +190,9 @@ class Calls:
             if not answering.form.wanted.stream:
                 return await self.whole(answering)
             once = not (answering.shared or answering.kept)
-            async with aclosing(self._pieces(answering.runs, once=once)) as pieces:
-                return await self._stream(request, answering, pieces, watching)
+            at_once = AtOnce(request) if len(answering.runs) == 1 else None
+            async with aclosing(self._pieces(answering.runs, once=once, at_once=at_once)) as pieces:
+                return await self._stream(request, answering, pieces, watching, at_once)
         except asyncio.CancelledError:  # the server stops, and has waited for as long as it does
             # A client that isn't told so would send it again.
             pending = errors.end_not_recorded(answering.first.request_id)
@@ -186,10 +209,14 @@ class Calls:
         await request.write(error_event(self.failure_body(failure)), more=False)
         return None
 
-    def _pieces(self, runs: Sequence[Run], *, once: bool) -> AsyncGenerator[Pieces, None]:
+    def _pieces(
+        self, runs: Sequence[Run], *, once: bool = False, at_once: "AtOnce | None" = None
+    ) -> AsyncGenerator[Pieces, None]:
         """Yields what arrives, each batch with its choice's index; `once`: for nobody else."""
         batches = self._ports.journey.batches
-        return merged([batches(run, choice, once=once) for choice, run in enumerate(runs)])
+        return merged(
+            [batches(run, choice, once=once, at_once=at_once) for choice, run in enumerate(runs)]
+        )
 
     async def _cancel_when_gone(self, request: Request, answering: Answering) -> None:
         await request.client_gone()
@@ -239,7 +266,7 @@ class Calls:
         if len(runs) == 1:
             failure = taken(0, await self._ports.journey.whole(runs[0]))
         else:
-            async with aclosing(self._pieces(runs, once=False)) as pieces:
+            async with aclosing(self._pieces(runs)) as pieces:
                 async for index, batch in pieces:
                     failure = taken(index, batch)
                     if failure is not None:
@@ -250,12 +277,13 @@ class Calls:
 
     async def _stream(
         self, request: Request, answering: Answering, pieces: AsyncIterator[Pieces],
-        watching: Watching,
+        watching: Watching, at_once: "AtOnce | None",
     ) -> Response | None:  # fmt: skip
         """Stream the answer. Headers leave with the first token, so that a failure before it
         still gets its own HTTP status; after it, it is an error event without [DONE] (DLV-5).
 
-        What has arrived at once leaves at once: an event for each piece, in one write.
+        What has arrived at once leaves at once: an event for each piece, in one write. A piece
+        that comes by itself is written by `at_once`, from the first text on.
         """
         runs = answering.runs
         chunks: ChunkWriter | None = None
@@ -294,6 +322,8 @@ class Calls:
                     if not request.sent_start:
                         await _start(request, answering)
                     await request.write(part, more=len(filed) < len(runs))
+                    if at_once is not None and begun:
+                        at_once.begin(chunks)
                 if failure is not None:
                     break
         except LedgerUnavailable:

@@ -30,9 +30,10 @@ PROBLEM_JSON = b"application/problem+json"
 OCTETS = b"application/octet-stream"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 
-HANG_UP = "weighbridge.hang_up"
-"""A server's extension: its `watch` takes what is to be called once the client of the request that
-runs hangs up, or None for nothing any more."""
+CONNECTION = "weighbridge.connection"
+"""A server's extension for the request that runs. `watch` takes what is to be called once its
+client hangs up, or None for nothing any more; `ready` says whether a part of its streamed body may
+be given to `write` without waiting."""
 
 Access = Literal["open", "key"]
 Method = Literal["GET", "POST", "DELETE"]
@@ -74,10 +75,12 @@ class Request:
 
     __slots__ = (
         "_begun",
+        "_ready",
         "_receive",
         "_send",
         "_watch",
         "_whole",
+        "_write",
         "headers",
         "method",
         "parameters",
@@ -104,7 +107,10 @@ class Request:
         self._begun: Message = {}
         # An HTTP/1.0 client reads no chunked body: a stream is kept until it is whole.
         self._whole: list[bytes] | None = [] if scope.get("http_version") == "1.0" else None
-        self._watch = (scope.get("extensions") or {}).get(HANG_UP, {}).get("watch")
+        connection = (scope.get("extensions") or {}).get(CONNECTION, {})
+        self._watch = connection.get("watch")
+        self._ready = None if self._whole is not None else connection.get("ready")
+        self._write = connection.get("write")
         self._receive = receive
         self._send = send
 
@@ -188,6 +194,14 @@ class Request:
                 self._begun["headers"].append((b"content-length", str(len(body)).encode()))
             await self._send(self._begun)
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+    def ready(self) -> bool:
+        """Whether `write_now` may be called: what it is given goes to the client without a wait."""
+        return self._ready is not None and self._ready()
+
+    def write_now(self, body: bytes) -> None:
+        """Write a part of a streamed body that is not its last, from wherever it is made."""
+        self._write(body)
 
     async def respond(self, response: Response, request_id: str) -> None:
         """Send a whole response; to HEAD, its headers alone."""

@@ -1,7 +1,7 @@
 """What the API needs of the rest of the gateway: nothing but this (DESIGN, shape)."""
 
 import sqlite3
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from gateway.api.auth import KeyRing
@@ -62,11 +62,12 @@ class Journey(Protocol):
         ...
 
     def batches(
-        self, run: "Run", choice: int = 0, *, once: bool = False
-    ) -> AsyncGenerator[tuple[int, Sequence[Delta | Ended]], None]:
+        self, run: "Run", choice: int = 0, *, once: bool = False,
+        at_once: Callable[[Delta], bool] | None = None,
+    ) -> AsyncGenerator[tuple[int, Sequence[Delta | Ended]], None]:  # fmt: skip
         """Yields the same, the pieces together that are there at once, with `choice` beside.
 
-        `once`: nobody reads them again.
+        `once`: nobody reads them again. `at_once` may write a piece itself: it returns whether.
         """
         ...
 

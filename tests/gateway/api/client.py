@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.api.application import Application, api_application
 from gateway.api.auth import ALL_SCOPES, KEY_RANDOM_BYTES, KeyRing, mint_key
+from gateway.api.http import CONNECTION
 from gateway.api.ports import Run
 from gateway.clock import VirtualClock
 from gateway.idempotency import Claims
@@ -79,10 +80,11 @@ class SmallJourney:
             yield piece
 
     async def batches(
-        self, run: Run, choice: int = 0, *, once: bool = False
+        self, run: Run, choice: int = 0, *, once: bool = False, at_once=None
     ) -> AsyncGenerator[tuple[int, list[Delta | Ended]], None]:
         async for piece in self.deliver(run):
-            yield choice, [piece]
+            if at_once is None or isinstance(piece, Ended) or not at_once(piece):
+                yield choice, [piece]
 
     async def whole(self, run: Run) -> list[Delta | Ended]:
         return [piece async for piece in self.deliver(run)]
@@ -158,6 +160,7 @@ class Reply:
     headers: dict = field(default_factory=dict)
     body: bytes = b""
     messages: int = 0
+    at_once: int = 0  # parts of the body that came without one
 
     @property
     def json(self):
@@ -183,6 +186,7 @@ class Client:
         self.gateway = gateway
         self.application = gateway.application()
         self.tenant = tenant
+        self.ready: Callable[[], bool] | None = None  # of a server that writes parts at once
 
     def get(self, path, **headers) -> Reply:
         return self.call("GET", path, headers=headers)
@@ -240,6 +244,12 @@ class Client:
             if reply.messages == hang_up_after:
                 gone.set()
 
+        def write(part: bytes) -> None:
+            reply.at_once += 1
+            reply.body += part
+
+        if self.ready is not None:
+            scope["extensions"] = {CONNECTION: {"ready": self.ready, "write": write}}
         if hang_up_after == 0:
             gone.set()
         await self.application(scope, receive, send)
