@@ -197,6 +197,7 @@ class Connection(asyncio.Protocol):
             else:
                 reader.lost("closed")
         self._returned(self, False)
+        del self._parser  # it holds this in turn: both are freed now, without the collector
 
     # Called by the parser, in the middle of `data_received`.
 
