@@ -1,4 +1,4 @@
-"""What a connection held is free once it is gone, whatever was on it: the collector seldom looks."""
+"""What a connection held is free once it is gone: the collector seldom looks."""
 
 import asyncio
 import contextlib
