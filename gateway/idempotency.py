@@ -16,7 +16,9 @@ from typing import Any
 
 from gateway.clock import Clock
 from gateway.submission import Claim
+from ledger.errors import LedgerUnavailable
 from ledger.queries.idempotency import claim_of
+from ledger.reading import READ_FAULTS
 
 RETAINED_US = 600_000_000
 RETAINED_CHARS = 16_777_216
@@ -62,7 +64,8 @@ class Claims:
     def claim(self, tenant_id: str, key: str, body: bytes) -> Claimed | Conflict | Past:
         """Return the claim, new or joined; or why the key can't be claimed.
 
-        `body` is all that must be the same under the key: the body and the budget headers.
+        `body` is all that must be the same under the key: the body and the budget headers. Raises
+        LedgerUnavailable where the ledger can't say whether the key was used.
         """
         self._forget_old()
         claim = Claim(key_mac=self._mac("key", key.encode()), body_mac=self._mac("body", body))
@@ -74,7 +77,10 @@ class Claims:
                 claim=claim, claimed_at_us=found.claimed_at_us, first=False,
                 admitted=found.admitted, output=found.output,
             )  # fmt: skip
-        recorded = claim_of(self._reader(), tenant_id, claim.key_mac)
+        try:
+            recorded = claim_of(self._reader(), tenant_id, claim.key_mac)
+        except READ_FAULTS as fault:
+            raise LedgerUnavailable("the ledger can't be read") from fault
         if recorded is not None:
             same = hmac.compare_digest(recorded.body_mac, claim.body_mac)
             return Past(request_id=recorded.request_id) if same else Conflict()

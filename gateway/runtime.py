@@ -7,8 +7,9 @@ new request is taken (LED-1).
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from django.conf import settings
@@ -40,9 +41,10 @@ from gateway.quota import BUDGET_PERIODS, Quota
 from gateway.recovery import unknown_receipts
 from gateway.tenant_account import MINUTE_US
 from gateway.tokenizers import tokenizer
+from ledger.errors import write_fault_of
 from ledger.queries import actions, holds
 from ledger.queries import configuration as stored
-from ledger.reading import reader
+from ledger.reading import READ_FAULTS, reader
 from ledger.records import (
     ApiKey,
     ApiKeyRevocation,
@@ -63,6 +65,7 @@ log = logging.getLogger(__name__)
 
 SNAPSHOT_SECONDS = 0.25
 DRAIN_SECONDS = 20.0
+AGAIN_SECONDS = 1.0  # after which a task that couldn't read the ledger tries again
 # Writer and evaluator are threads: so long may one of them keep the event loop from running.
 # Python's 5 ms are half of the p99 of a decision and its commit (`make bench-slo`).
 SWITCH_SECONDS = 0.0005
@@ -147,11 +150,13 @@ class Runtime:
     def _begin_tasks(self) -> None:
         """Begin what goes on beside the requests, each supervised."""
         self._supervise(asyncio.create_task(self._observe_for_ever(), name="snapshots"))
-        learning = Learner(self.reader, self.clock).run(
-            lambda: self.journey.desk.configuration, self.store, self.apply
-        )
-        self._supervise(asyncio.create_task(learning, name="learning"))
-        self._supervise(asyncio.create_task(evaluate_for_ever(self.operations), name="evaluator"))
+        learner = Learner(self.reader, self.clock)
+
+        def learning() -> Coroutine[Any, Any, None]:
+            return learner.run(lambda: self.journey.desk.configuration, self.store, self.apply)
+
+        self._keep_up("learning", learning)
+        self._keep_up("evaluator", lambda: evaluate_for_ever(self.operations))
         if settings.WEBHOOK_URL:
             hook = Webhook(
                 url=settings.WEBHOOK_URL,
@@ -160,13 +165,13 @@ class Runtime:
                 reader=self.reader,
                 clock=self.clock,
             )
-            self._supervise(asyncio.create_task(hook.tell_for_ever(), name="webhook"))
+            self._keep_up("webhook", hook.tell_for_ever)
         enquiries = Enquiries(
             executor=self.operations, providers=self.providers, reader=self.reader,
             route_of=lambda route_id: self.journey.desk.configuration.routes.get(route_id),
             clock=self.clock,
         )  # fmt: skip
-        self._supervise(asyncio.create_task(enquiries.run_for_ever(), name="enquiries"))
+        self._keep_up("enquiries", enquiries.run_for_ever)
         for provider in self.providers.values():
             for task in provider.tasks:
                 self._supervise(task)
@@ -320,6 +325,21 @@ class Runtime:
 
     def _next_snapshot_revision(self, route_id: str) -> int:
         return 1 + stored.last_snapshot_revision(self.reader(), route_id)
+
+    def _keep_up(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._supervise(asyncio.create_task(self._again(name, run), name=name))
+
+    async def _again(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a task for ever; begin it again where the ledger couldn't be read."""
+        while True:
+            try:
+                return await run()
+            except READ_FAULTS as fault:
+                log.warning("task %r can't read the ledger: %s", name, fault)
+                code = write_fault_of(fault)
+                self._problems[name] = f"the task {name!r} can't read the ledger: {code}"
+                await asyncio.sleep(AGAIN_SECONDS)
+                del self._problems[name]
 
     def _supervise(self, task: asyncio.Task[None]) -> None:
         """Have /readyz say so when a task that must run for ever ends."""

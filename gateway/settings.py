@@ -131,6 +131,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "gateway.pages.middleware.UnreadableLedger",
     "gateway.pages.zone.ChosenZone",
     "gateway.pages.saving.SavedTables",
 ]

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ledger.allocation import stop_counting
 from ledger.chain import GENESIS, Head
@@ -53,6 +53,10 @@ def connect_read_only(path: Path | str) -> sqlite3.Connection:
         raise LedgerUnreadable(str(path), str(error)) from error
     connection.row_factory = sqlite3.Row
     return connection
+
+
+READ_FAULTS: Final = (LedgerNotReady, LedgerUnreadable, sqlite3.DatabaseError)
+"""How a read fails where the file is away, locked or damaged: it may be there again later."""
 
 
 def not_ready(path: Path | str, error: sqlite3.OperationalError) -> LedgerNotReady:

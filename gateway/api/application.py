@@ -69,6 +69,7 @@ from gateway.api.submit import REQUESTS, Submit
 from gateway.ids import RANDOM_BYTES, exchange_id
 from gateway.randomness import random_bytes
 from gateway.submission import Caller
+from ledger.reading import READ_FAULTS
 
 log = logging.getLogger(__name__)
 
@@ -303,6 +304,8 @@ class Application:
         where = "".join(traceback.format_tb(fault.__traceback__))
         log.error("%s in %s (%s)\n%s", type(fault).__name__, name, exchange, where)
         failure = errors.internal(exchange)
+        if isinstance(fault, READ_FAULTS) and _asks(request):
+            failure = errors.ledger_unreadable()
         if not request.sent_start:
             return self._failed(request, failure)
         await request.write(error_event(errors.openai_body(failure)), more=False)
@@ -310,6 +313,11 @@ class Application:
 
     def _exchange_id(self) -> str:
         return exchange_id(self._ports.clock.now_us(), random_bytes(RANDOM_BYTES))
+
+
+def _asks(request: Request) -> bool:
+    """Returns whether the same may be asked again at any time: nothing runs for it."""
+    return request.method in ("GET", "HEAD") or request.path.endswith(CANCEL)
 
 
 def _runs(path: str) -> bool:

@@ -144,6 +144,11 @@ def ledger_unavailable() -> Failure:
     return replace(of_reason("LEDGER_UNAVAILABLE"), retry_after_ms=LEDGER_RETRY_AFTER_MS)
 
 
+def ledger_unreadable() -> Failure:
+    """Returns the failure of a question that the ledger can't answer now: nothing is changed."""
+    return replace(ledger_unavailable(), message="The ledger can't be read now.")
+
+
 def internal(request_id: str) -> Failure:
     """Returns the failure of a fault of ours: its details are in the log, under this id."""
     return replace(

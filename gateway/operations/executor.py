@@ -8,6 +8,7 @@ from gateway.clock import Clock
 from gateway.operations.base import Actor, Done, Operation, Refused, Seen
 from gateway.operations.planner import Planner
 from gateway.operations.planning import Prepared, conflict, prepare
+from ledger.reading import READ_FAULTS
 from ledger.records import Record
 from ledger.store import LedgerUnavailable, RecordRefused, Store
 
@@ -69,12 +70,15 @@ class Executor:
 
     def _prepared(self, operation: Operation, actor: Actor) -> Prepared | Refused | None:
         """What the operation comes to; None where to find out takes long."""
-        seen = Seen(connection=self._reader(), now_us=self._clock.now_us(), actor=actor)
-        return None if operation.takes_long(seen) else prepare(operation, seen)
+        try:
+            seen = Seen(connection=self._reader(), now_us=self._clock.now_us(), actor=actor)
+            return None if operation.takes_long(seen) else prepare(operation, seen)
+        except READ_FAULTS as fault:
+            return unavailable(LedgerUnavailable(f"the ledger can't be read ({fault})"))
 
 
 def unavailable(problem: LedgerUnavailable) -> Refused:
     return Refused(
         code="LEDGER_UNAVAILABLE",
-        message=f"Nothing was written: {problem}. Try again when the ledger can be written.",
+        message=f"Nothing was written: {problem}. Try again when the ledger is there again.",
     )

@@ -1,7 +1,18 @@
-"""What every page and file is sent with: a strict content security policy, and no copy kept."""
+"""What every page and file is sent with: a strict content security policy, and no copy kept.
 
-from django.http import HttpRequest, HttpResponseBase
+And what is shown in the place of all that would be read from a ledger that can't be.
+"""
+
+import logging
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import render
 from django.utils.deprecation import MiddlewareMixin
+
+from ledger.errors import WRITE_FAULTS, write_fault_of
+from ledger.reading import READ_FAULTS
+
+log = logging.getLogger(__name__)
 
 POLICY = "; ".join(
     (
@@ -33,3 +44,15 @@ class ContentSecurityPolicy(MiddlewareMixin):
             "Cache-Control", "private, no-store"
         )  # static files have theirs
         return response
+
+
+class UnreadableLedger(MiddlewareMixin):
+    """Says that the ledger can't be read now, and why: that is no fault of the page."""
+
+    def process_exception(self, request: HttpRequest, problem: Exception) -> HttpResponse | None:
+        if not isinstance(problem, READ_FAULTS):
+            return None
+        code = write_fault_of(problem)
+        log.warning("%s: the ledger can't be read: %s: %s", request.path, code, problem)
+        context = {"code": code, "action": WRITE_FAULTS[code]}
+        return render(request, "unreadable.html", context, status=503)
