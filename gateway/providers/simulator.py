@@ -50,11 +50,20 @@ SCALED = (
 NO_GAPS = np.empty(0, np.int64)
 
 
-class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+class Remembered(msgspec.Struct, kw_only=True):
     """What is kept of a job to tell what became of it: no text, and nothing of its call."""
 
-    place: Place
+    place: Place | None  # None: it has ended, and what it held is free
     finish: FinishReason
+    ended: Outcome | None = None
+
+    def told(self, attempt_id: str) -> Outcome | None:
+        """Return how it ended, without its times; None while it runs."""
+        if self.place is not None:
+            self.ended = ended_as(self.place, self.finish, attempt_id)
+            if self.ended is not None:
+                self.place = None
+        return self.ended
 
 
 class SimulatedRoute:
@@ -167,7 +176,7 @@ class SimulatorProvider:
     def start(self, call: Call) -> "SimulatedAttempt":
         queue = self._routes[call.route.route_id].queue
         attempt = SimulatedAttempt(call, queue, self._clock, self._time_scale)
-        self._jobs[call.attempt_id] = attempt.remembered()
+        self._jobs[call.attempt_id] = attempt.remembered
         if len(self._jobs) > REMEMBERED_JOBS:
             self._jobs.popitem(last=False)
             self._forgot = True
@@ -191,7 +200,7 @@ class SimulatorProvider:
         attempt_id = provider_request_id.removeprefix(ID_PREFIX)
         job = self._jobs.get(attempt_id)
         if job is not None:
-            return ended_as(job, attempt_id)
+            return job.told(attempt_id)
         if self._forgot:
             return None  # it may be one of those that are not remembered any more
         return Failed(
@@ -230,6 +239,7 @@ class SimulatedAttempt:
             ),
             call.tenant_id,
         )
+        self.remembered = Remembered(place=self._place, finish=self._script.finish)
 
     async def carry(self, piece: Callable[[Delta], None]) -> Outcome:
         """Hand on each token as its text; return how the job ended."""
@@ -241,10 +251,8 @@ class SimulatedAttempt:
         finished = self._place.finished
         if finished is None:
             raise RuntimeError(f"{self._call.attempt_id} left the simulator without an end")
+        self.remembered.told(self._call.attempt_id)
         return self._outcome(finished)
-
-    def remembered(self) -> Remembered:
-        return Remembered(place=self._place, finish=self._script.finish)
 
     def cancel(self, reason: str) -> None:
         if self._cancelling is None:
@@ -296,14 +304,14 @@ def usage_of(input_tokens: int, finished: Finished) -> Usage:
     )
 
 
-def ended_as(job: Remembered, attempt_id: str) -> Outcome | None:
-    """Return a remembered job's end, without its times; None while it runs."""
-    finished = job.place.finished
+def ended_as(place: Place, finish: FinishReason, attempt_id: str) -> Outcome | None:
+    """Return how a job ended, without its times; None while it runs."""
+    finished = place.finished
     if finished is None:
         return None
-    usage, named = usage_of(job.place.job.input_tokens, finished), ID_PREFIX + attempt_id
+    usage, named = usage_of(place.job.input_tokens, finished), ID_PREFIX + attempt_id
     if finished.outcome == "completed":
-        return Completed(usage=usage, provider_request_id=named, finish_reason=job.finish)
+        return Completed(usage=usage, provider_request_id=named, finish_reason=finish)
     if finished.outcome == "cancelled":
         return Cancelled(usage=usage, provider_request_id=named, reason="CANCELLED")
     return _refused(usage, finished)
