@@ -18,6 +18,7 @@ from gateway.metric_registry import BoundedLabel as BoundedLabel
 from gateway.metric_registry import Counter, Histogram, PerRoute, child
 from gateway.policy.values import RoutePolicy
 from ledger.money import PICO_PER_UNIT
+from ledger.receipt_cost import unpriced
 from ledger.records import Receipt
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -42,6 +43,12 @@ _tokens = Counter(
 _cost = Counter(
     "weighbridge_cost_pico",
     "What requests cost by their receipts, 10^-12 of the ledger's currency: whole numbers.",
+    ["route"],
+    registry=REGISTRY,
+)
+_unpriced = Counter(
+    "weighbridge_unpriced_requests",
+    "Requests that ran without a rate: they are in no cost.",
     ["route"],
     registry=REGISTRY,
 )
@@ -191,6 +198,7 @@ def request_ended(receipt: Receipt) -> None:
     series.output_tokens.add(receipt.output_tokens)
     series.cached_tokens.add(receipt.cached_input_tokens)
     series.cost.add(receipt.cost_total_pico)
+    series.unpriced.add(unpriced(receipt))
     series.ttft.add(receipt.first_token_us)
     series.queue.add(receipt.queue_us)
     series.itl.add(receipt.itl_p95_us)
@@ -205,6 +213,7 @@ class _Series(NamedTuple):
     output_tokens: Counter
     cached_tokens: Counter
     cost: Counter
+    unpriced: Counter
     ttft: Histogram
     queue: Histogram
     itl: Histogram
@@ -219,6 +228,7 @@ def _series_of(route_id: str | None, priority_name: str) -> _Series:
         output_tokens=_tokens.labels(route, "output"),
         cached_tokens=_tokens.labels(route, "cached_input"),
         cost=_cost.labels(route),
+        unpriced=_unpriced.labels(route),
         ttft=_ttft.labels(route, priority),
         queue=_queue.labels(route, priority),
         itl=_itl.labels(route, priority),

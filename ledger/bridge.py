@@ -40,6 +40,7 @@ class Cell:
     output_pico: int
     request_pico: int
     retry_and_hedge_pico: int = 0
+    unpriced: int = 0  # of the requests: what ran without a rate, and is in no cost
 
     @property
     def amounts(self) -> tuple[tuple[int, int], ...]:
@@ -59,6 +60,8 @@ class Bridge:
     before_pico: int
     after_pico: int
     effects: tuple[tuple[Effect, int], ...]  # of EFFECTS, in order
+    before_unpriced: int = 0  # requests that are in no cost, because they ran without a rate
+    after_unpriced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,8 @@ def bridge(before: Mapping[Key, Cell], after: Mapping[Key, Cell]) -> Bridge:
         before_pico=before_pico,
         after_pico=after_pico,
         effects=tuple(zip(EFFECTS, whole, strict=True)),
+        before_unpriced=sum(cell.unpriced for cell in before.values()),
+        after_unpriced=sum(cell.unpriced for cell in after.values()),
     )
 
 

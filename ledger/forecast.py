@@ -12,6 +12,7 @@ class Forecast:
     budget_pico: int | None
     at_end_pico: int | None  # None: nothing of the period has passed
     exhausted_at_us: int | None  # None: not within the period at this pace, or no budget
+    unpriced: int = 0  # requests of the period so far that ran without a rate: in no sum here
 
     @property
     def left_pico(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -59,6 +59,31 @@ def usage_of(receipt: Receipt | Charged) -> Usage:
         cached_input_tokens=receipt.cached_input_tokens,
         meters=read_meters(receipt.usage_json),
     )
+
+
+class Ended(Protocol):
+    """The fields of a receipt that say whether its cost of nothing is one."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def rate_key(self) -> str | None: ...
+    @property
+    def usage_source(self) -> str | None: ...
+    @property
+    def input_tokens(self) -> int: ...
+    @property
+    def output_tokens(self) -> int: ...
+
+
+def unpriced(receipt: Ended) -> bool:
+    """Whether it ran without a rate: its answer's cost of nothing stands for no price (CST-7).
+
+    What was refused, or never reached a backend, has no usage, and no price is missing.
+    """
+    if receipt.rate_key is not None or receipt.usage_source is None:
+        return False
+    return receipt.status == "completed" or bool(receipt.input_tokens or receipt.output_tokens)
 
 
 def in_effect(tables: Mapping[str, RateTable], at_us: int) -> str | None:

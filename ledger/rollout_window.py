@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ledger import strata
 from ledger.peeking import BadCounts
+from ledger.receipt_cost import unpriced
 from ledger.releases import ShareCheck, Verdict, share_check
 from ledger.rollouts import PERMILLE, RATIOS, TAILS, Condition, Plan
 from ledger.slo import user_cancelled_unserved, valid_completion
@@ -36,6 +37,8 @@ class ArmRow(NamedTuple):
     input_tokens: int
     output_tokens: int
     cost_total_pico: int
+    rate_key: str | None = None
+    usage_source: str | None = None
     taken_over: int | None = None  # as the last outcome report says that says anything
 
 
@@ -204,6 +207,8 @@ def _means(metric: str, rows: Iterable[ArmRow]) -> dict[str, tuple[strata.Pairs,
     pair_of = _MEANS[metric]
     found: dict[str, tuple[tuple[list[int], list[int]], tuple[list[int], list[int]]]] = {}
     for row in rows:
+        if metric == "cost_per_valid" and unpriced(row):
+            continue  # its nothing is no cost, and would make its arm the cheaper one
         side = found.setdefault(kind_of(row), (([], []), ([], [])))[row.arm == CANARY]
         top, bottom = pair_of(row)
         side[0].append(top)

@@ -23,6 +23,7 @@ from ledger.errors import (
 from ledger.open_work import OpenWork
 from ledger.reading import entry_hash_at, fetch_one, read_head
 from ledger.records import CHAINED, Record
+from ledger.rollups.tables import LIVE
 from ledger.rows import select
 from ledger.statements import Appended, inserts
 from ledger.triggers import check_triggers
@@ -294,6 +295,7 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(f"SELECT 1 FROM {table} LIMIT 0")
         for record_type in CHAINED:
             connection.execute(f"{select(record_type)} LIMIT 0")
+        connection.execute(LIVE.columns)
     except sqlite3.OperationalError as error:
         raise LedgerNotReady(str(path), str(error)) from error
 

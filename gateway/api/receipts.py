@@ -16,6 +16,7 @@ import orjson
 from gateway.policy.objectives import met
 from gateway.submission import Filed
 from ledger.money import units_text
+from ledger.receipt_cost import unpriced
 from ledger.records import ModelIdentity, Receipt
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)  # of UTC, which "Z" says
@@ -100,6 +101,7 @@ def receipt_json(
         "snapshot_revision": receipt.snapshot_revision,
         "rate_table_version": receipt.rate_table_version,
         "rate_key": receipt.rate_key,
+        "unpriced": unpriced(receipt),
         "tokenizer_revision": receipt.tokenizer_revision,
         "release_id": receipt.release_id,
         "arm": receipt.arm,

@@ -108,8 +108,10 @@ def bridge_report(
         "before": _period(replace(ask.when, period=ask.before)),
         "filters": {name: list(values) for name, values in filters.items()},
         **_money("before_cost", found.before_pico),
+        "before_unpriced_requests": found.before_unpriced,
         "effects": [{"effect": name, **_money("cost", pico)} for name, pico in found.effects],
         **_money("after_cost", found.after_pico),
+        "after_unpriced_requests": found.after_unpriced,
     }
 
 
@@ -205,6 +207,7 @@ def _sums(sums: CostSums) -> Body:
             **_money("total", sums.cost_total_pico),
             **_money("per_completed", per_completed),
             **_money("other", sums.cost_other_pico),
+            "unpriced_requests": sums.unpriced,
         },
         "waste": {
             name.replace(" ", "_").replace("-", "_"): _amount(pico)

@@ -86,6 +86,7 @@ class ReceiptShape(Shape):
     snapshot_revision: int | None
     rate_table_version: str
     rate_key: str | None
+    unpriced: bool
     tokenizer_revision: str | None
     release_id: str | None
     arm: str | None

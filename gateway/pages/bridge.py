@@ -39,6 +39,9 @@ def _asked(request: HttpRequest) -> dict[str, object]:
         "filters": [(name, value) for name, values in ask.filters.items() for value in values],
         "before_label": label_of(ask.before, ask.when.zone, ask.when.zone_name),
         "bridge": found,
+        "nothing": not any(
+            (found.before_pico, found.after_pico, found.before_unpriced, found.after_unpriced)
+        ),
         "difference_pico": found.after_pico - found.before_pico,
         "rows": rows(found),
     }

@@ -186,6 +186,7 @@ _HEADINGS = (
     "cost_per_verified_citations_units",
     "cost_per_completed_task_units",
     "cost_per_degraded_success_units",
+    "unpriced_requests",
 )
 
 
@@ -228,4 +229,5 @@ def _numbers(sums: CostSums) -> tuple[int | str, ...]:
         units_text(sums.cost_total_pico),
         units_text(sums.cost_waste_pico),
         *("" if pico is None else units_text(pico) for pico in unit_costs),
+        sums.unpriced,
     )

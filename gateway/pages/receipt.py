@@ -23,7 +23,7 @@ from gateway.pages.shell import ledger
 from gateway.policy.values import Decision
 from ledger.queries.archives import archived_request
 from ledger.queries.dossier import Dossier, dossier
-from ledger.receipt_cost import cost_fault
+from ledger.receipt_cost import cost_fault, unpriced
 
 
 @require_safe
@@ -66,6 +66,7 @@ def _context(found: Dossier) -> dict[str, Any]:
         "phases": time_parts,
         "waterfall": waterfall(time_parts, receipt.deadline_us),
         "cost_lines": cost_lines(receipt, found.rates),
+        "unpriced": unpriced(receipt),
         "cost_fault": cost_fault(receipt, tables),
         "currency": found.rates.currency if found.rates else "units",
         "tags": msgspec.json.decode(receipt.tags_json),

@@ -12,7 +12,7 @@ from gateway.policy.reasons import REASONS
 from gateway.policy.values import Candidate, Decision, Limit
 from ledger.rate_lookup import rate_of
 from ledger.rates import RateTable, priced_apart, unpriced_meters
-from ledger.receipt_cost import usage_of
+from ledger.receipt_cost import unpriced, usage_of
 from ledger.records import Receipt
 
 Text = Callable[[int | None], str]
@@ -167,7 +167,7 @@ def cost_lines(receipt: Receipt, rates: RateTable | None) -> tuple[CostLine, ...
     rate = None
     if rates and receipt.rate_key:
         rate = rate_of(rates, receipt.rate_key, receipt.accepted_at_us)
-    usage = usage_of(receipt)
+    usage, lacking = usage_of(receipt), unpriced(receipt)
     apart = priced_apart(rate, usage) if rate else (0, 0, 0)
     missing = unpriced_meters(rate, usage) if rate else ()
     fresh = receipt.input_tokens - receipt.cached_input_tokens - apart[0]
@@ -191,13 +191,13 @@ def cost_lines(receipt: Receipt, rates: RateTable | None) -> tuple[CostLine, ...
             label=label,
             tokens=count,
             price_micro_per_mtok=price if price is not None and count * price == cost else None,
-            cost_pico=cost,
+            cost_pico=None if lacking else cost,
         )
         for label, count, price, cost in tokens
     ]
     flat = (
         *((("Further meters", receipt.cost_other_pico),) if receipt.cost_other_pico else ()),
-        ("Fixed, per request", receipt.cost_fixed_pico),
+        *(() if lacking else (("Fixed, per request", receipt.cost_fixed_pico),)),
         ("Retries and hedges", receipt.cost_retry_and_hedge_pico),
     )
     return (

@@ -223,6 +223,18 @@ def facts(found: Comparison) -> tuple[FactRow, ...]:
             units(one.cost_per_completed_pico),
             units(two.cost_per_completed_pico),
         ),
+        *(
+            (
+                (
+                    "Without a price, in no cost",
+                    "requests",
+                    thousands(one.unpriced),
+                    thousands(two.unpriced),
+                ),
+            )
+            if one.unpriced or two.unpriced
+            else ()
+        ),
         (
             "Output tokens per completed",
             "tokens",

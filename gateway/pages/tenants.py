@@ -1,7 +1,7 @@
 """Tenants and keys: who may use how much, what is left of it, and by which keys."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 from django.http import Http404, HttpRequest, HttpResponse
@@ -15,6 +15,7 @@ from gateway.pages.tenants_view import fields, limits
 from gateway.quota import Quota
 from ledger.forecast import Forecast, forecast
 from ledger.queries.configuration import tenants as all_tenants
+from ledger.queries.cost_sums import CostSums
 from ledger.queries.costs import FILTER_VALUES_LIMIT, costs
 from ledger.queries.people import KeyState, keys_of, tenant_revisions
 from ledger.records import Tenant
@@ -106,13 +107,15 @@ def _of_one_zone(zone: str, quotas: Mapping[str, Quota], now_us: int) -> dict[st
         zone=parse_zone(zone),
         filters={"tenant": tuple(quotas)},
     )
-    spent = {row.values[0]: row.sums.cost_total_pico for row in table.rows}
-    return {
-        name: forecast(
-            spent.get(name, 0), quota.budget_pico, start_us=start_us, now_us=now_us, end_us=end_us
+    sums = {row.values[0]: row.sums for row in table.rows}
+    found = {}
+    for name, quota in quotas.items():
+        own = sums.get(name, CostSums())
+        spent = forecast(
+            own.cost_total_pico, quota.budget_pico, start_us=start_us, now_us=now_us, end_us=end_us
         )
-        for name, quota in quotas.items()
-    }
+        found[name] = replace(spent, unpriced=own.unpriced)
+    return found
 
 
 def key_words(state: KeyState, now_us: int) -> str:

@@ -13,7 +13,7 @@ from gateway.policy.reasons import REASONS
 from gateway.policy.values import Route
 from gateway.providers.outcomes import Completed, error_code
 from gateway.telemetry.facts import AttemptFacts, RequestFacts
-from ledger.receipt_cost import read_meters
+from ledger.receipt_cost import read_meters, unpriced
 from ledger.records import Receipt
 
 Value = str | bool | int | float | list[str]
@@ -97,6 +97,7 @@ def request_attributes(facts: RequestFacts) -> Attributes:
     found |= {f"gen_ai.request.{name}": value for name, value in facts.settings}
     _put(found, "gen_ai.conversation.id", facts.session_id)
     _put(found, "weighbridge.degraded_from", receipt.degraded_from)
+    _put(found, "weighbridge.unpriced", unpriced(receipt))
     _put(found, "error.type", request_error(receipt))
     if receipt.route_id is None:
         return found

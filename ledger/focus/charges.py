@@ -15,7 +15,7 @@ from ledger.money import units_text
 from ledger.queries.charges import Charged
 from ledger.rate_lookup import rate_of
 from ledger.rates import Rate, RateTable, priced_apart, unpriced_meters
-from ledger.receipt_cost import usage_of
+from ledger.receipt_cost import unpriced, usage_of
 from ledger.records import Receipt
 from ledger.spreadsheets import safe_cell
 from ledger.zones import QUARTER_US, day_start_us, to_local
@@ -195,16 +195,16 @@ def _of_receipt(charged: Charged, currency: str) -> dict[str, str]:
 
 
 def _of_part(receipt: Receipt, part: Component) -> dict[str, str]:
-    cost, price = units_text(part.pico), _exact_price(part)
+    lacking = part.meter == UNPRICED or (not part.pico and unpriced(receipt))
+    cost, price = units_text(part.pico), "" if lacking else _exact_price(part)
     sku = receipt.rate_key or receipt.route_id or ""
     batch = receipt.priority == "batch" and part.unit == _TOKENS
     meter = f"Batch {part.meter}" if batch else part.meter
     details: dict[str, str | int] = {"x_Meter": part.meter}
     for name, count in part.details.items():
         details[f"x_{name}"] = count
-    unpriced = part.meter == UNPRICED or receipt.rate_key is None
     return {
-        "x_Unpriced": "true" if unpriced else "false",
+        "x_Unpriced": "true" if lacking else "false",
         "BilledCost": cost,
         "ContractedCost": cost,
         "EffectiveCost": cost,
@@ -228,7 +228,7 @@ def _of_part(receipt: Receipt, part: Component) -> dict[str, str]:
 
 def _exact_price(part: Component) -> str:
     """The price of one unit, where cost / quantity is exact to a pico unit; else null."""
-    if not part.priced or part.pico % part.priced or part.meter == UNPRICED:
+    if not part.priced or part.pico % part.priced:
         return ""
     return units_text(part.pico // part.priced)
 

@@ -65,4 +65,5 @@ def cell_of(sums: CostSums) -> Cell:
         + sums.cost_other_pico
         + sum(cost for tokens, cost in pairs.values() if not tokens),
         retry_and_hedge_pico=sums.cost_retry_and_hedge_pico,
+        unpriced=sums.unpriced,
     )

@@ -39,6 +39,7 @@ class CostSums(msgspec.Struct, frozen=True, kw_only=True):
     cached_input_tokens: int = 0
     output_tokens: int = 0
     attempts: int = 0
+    unpriced: int = 0  # ran without a rate: they are in no cost, though they are in the counts
     outcomes: int = 0  # requests with an outcome report
     quality_passed: int = 0
     citations_verified: int = 0

@@ -35,6 +35,7 @@ _NUMBERS = {
     "cost_total_pico": "cost_total_pico",
     "degraded": "degraded_from IS NOT NULL",
     "completed": "status = 'completed'",
+    "priced": "rate_key IS NOT NULL",
     "failed": "status = 'failed'",
     "unknown": "status = 'unknown'",
     "left": "status = 'cancelled' AND terminal_error_code IS 'CLIENT_GONE'",
@@ -99,7 +100,8 @@ def picture(connection: sqlite3.Connection, start_us: int, end_us: int) -> Pictu
     completed, unknown = seen.truth("completed"), seen.truth("unknown")
     degraded, costly = seen.truth("degraded"), seen.number("cost_total_pico") > 0
     in_time = seen.number("e2e_us") <= seen.number("deadline_us")
-    valid = int((completed & in_time & (seen.number("schema_valid") != 0)).sum())
+    valid = completed & in_time & (seen.number("schema_valid") != 0)
+    priced = int((valid & seen.truth("priced")).sum())  # what has no price would make others cheap
     shares = Counter(name or "" for name in seen.texts["identity_id"])
     output, capacity = seen.number("output_tokens"), _snapshots(connection, seen)
     return Picture(
@@ -119,7 +121,7 @@ def picture(connection: sqlite3.Connection, start_us: int, end_us: int) -> Pictu
         degraded=int((degraded & completed).sum()),
         degraded_schema=_schema(seen, degraded),
         main_schema=_schema(seen, ~degraded),
-        cost_per_valid_pico=sum(seen.costs_pico) // valid if valid else None,
+        cost_per_valid_pico=sum(seen.costs_pico) // priced if priced else None,
         identities={name: count / seen.count for name, count in shares.items()},
         tenants=_tenants(seen),
         tokens_per_second=float(output.sum()) / (max(1, end_us - start_us) / 1e6)

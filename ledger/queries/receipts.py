@@ -15,6 +15,7 @@ import msgspec
 
 from ledger.queries.distinct import distinct
 from ledger.reading import fetch
+from ledger.receipt_cost import unpriced
 from ledger.records import Receipt
 from ledger.rows import Stored, select, stored
 
@@ -80,6 +81,12 @@ class Listed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     deadline_us: int
     rate_key: str | None
     cost_total_pico: int
+    usage_source: str | None
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether it ran without a rate."""
+        return unpriced(self)
 
 
 Shown = TypeVar("Shown", Stored[Receipt], Listed)

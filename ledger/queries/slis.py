@@ -49,6 +49,7 @@ class Row(NamedTuple):
     input_tokens: int
     output_tokens: int
     cost_total_pico: int
+    rate_key: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +71,14 @@ class Indicators:
     rejected: Mapping[str, int]  # by reason
     rejected_for_capacity: int  # policy and budget rejections are none of these
     cost_pico: int
+    valid_priced: int  # of `valid`: a rate said what it cost
 
     @property
     def cost_per_valid_pico(self) -> int | None:
-        """What a valid result cost, with what was spent on the others; rounded down."""
-        return self.cost_pico // self.valid if self.valid else None
+        """What a valid result cost, with what was spent on the others; rounded down.
+
+        Of results that have a price; None where none has."""
+        return self.cost_pico // self.valid_priced if self.valid_priced else None
 
 
 _SQL = (
@@ -139,6 +143,7 @@ def _indicators(name: str, rows: list[Row]) -> Indicators:
         rejected=dict(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
         rejected_for_capacity=sum(rejected[code] for code in CAPACITY_CODES),
         cost_pico=sum(row.cost_total_pico for row in rows),
+        valid_priced=sum(valid_completion(row) for row in judged if row.rate_key is not None),
     )
 
 

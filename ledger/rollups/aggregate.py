@@ -13,6 +13,7 @@ from typing import Any
 
 from ledger.histograms import bucket_of, buckets_of
 from ledger.money import split
+from ledger.receipt_cost import unpriced
 from ledger.records import Receipt
 from ledger.rollups.outcomes import Change
 from ledger.rollups.tables import (
@@ -41,6 +42,7 @@ Histogram = dict[int, int]  # bucket -> count, which may be negative in a batch
 QUARTER_US = grain_us(QUARTER)
 SHAPES_LIMIT = 100_000
 FEW = 4  # equal receipts that are added one by one sooner than column by column
+UNPRICED = COUNTS.index("unpriced")
 FIRST_OUTCOME = COUNTS.index(OUTCOME_COUNTS[0])
 
 
@@ -158,6 +160,7 @@ class Aggregator:
         sums[0] += 1
         for offset, value in zip(_SUMMED, measured[:_SUMS], strict=True):
             sums[offset] += value
+        sums[UNPRICED] += unpriced(receipt)
         minute_us = receipt.accepted_at_us - receipt.accepted_at_us % MINUTE_US
         for definition, judge, _ in group.objectives:
             verdict = judge(definition, receipt)
@@ -186,6 +189,7 @@ class Aggregator:
         sums[0] += number
         for offset, column in zip(_SUMMED, picked[:_SUMS], strict=True):
             sums[offset] += sum(column)
+        sums[UNPRICED] += sum(map(unpriced, receipts))
         first_token_us, itl_mean_us, queue_us, e2e_us, deadline_us, cancel_ack_us = picked[_SUMS:]
         if status == "rejected":
             self._judge_each(batch, minute_us, group.objectives, receipts)
@@ -298,7 +302,7 @@ _measure_fields: Callable[[Receipt], tuple[Any, ...]] = attrgetter(
     "cancel_ack_us",
 )
 # Where the first of them are added up, by place in a group's sums. OUTCOME_COUNTS come with
-# reports, not with receipts; `judged` and `valid` are counted, not added.
+# reports, not with receipts; `judged`, `valid` and `unpriced` are counted, not added.
 _SUMMED = (
     *(COUNTS.index(name) for name in ("input_tokens", "cached_input_tokens", "output_tokens")),
     COUNTS.index("attempts"),

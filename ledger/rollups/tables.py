@@ -66,6 +66,7 @@ COUNTS: tuple[str, ...] = (
     "cached_input_tokens",
     "output_tokens",
     "attempts",
+    "unpriced",  # what ran without a rate, which costs nothing here (CST-7)
     *OUTCOME_COUNTS,
 )
 COSTS: tuple[str, ...] = (
@@ -133,6 +134,11 @@ class Tables:
     @cached_property
     def drop(self) -> tuple[str, ...]:
         return tuple(f"DROP TABLE IF EXISTS {self.name(kind)}" for kind in KINDS)
+
+    @cached_property
+    def columns(self) -> str:
+        """Reads nothing, and fails where the tables are an older version's."""
+        return f"SELECT {', '.join(MEASURES)} FROM {self.name('total')} LIMIT 0"
 
     @cached_property
     def add_total(self) -> str:

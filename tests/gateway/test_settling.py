@@ -17,6 +17,7 @@ from gateway.providers.outcomes import (
 )
 from gateway.settling import closing_records, refusal_receipt
 from ledger.rates import Usage
+from ledger.receipt_cost import unpriced
 from ledger.records import AttemptEvent, Receipt, Settlement
 from tests.gateway.weighing import configuration, desk, weigh
 from tests.policy_factories import NOW_US, rate, rates
@@ -123,7 +124,27 @@ def test_where_there_is_no_price_nothing_is_spent_over_the_reservation():
     settlement = only(rows, Settlement)
     assert weighed.decision.cost_pico is None
     assert (settlement.kind, settlement.cost_pico, settlement.overrun_pico) == ("voided", 0, 0)
-    assert (receipt.rate_key, receipt.cost_total_pico) == (None, 0)
+    assert (receipt.rate_key, receipt.cost_total_pico, unpriced(receipt)) == (None, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "lacks"),
+    [
+        (Completed(usage=USED, finish_reason="stop"), True),
+        (Failed(usage=USED, reason="BACKEND_DIED"), True),
+        (Cancelled(usage=USED, reason="CLIENT_GONE"), True),
+        (Unknown(usage=USED, usage_source="estimated", reason="PROCESS_ENDED"), True),
+        (Rejected(usage=USED, reason="PROVIDER_REFUSED"), False),
+        (Cancelled(usage=USED, reason="CLIENT_GONE", sent=False), False),
+    ],
+)
+def test_cst_7_of_each_end_the_receipt_tells_no_price_from_nothing_that_ran(outcome, lacks):
+    """Admission lets a model without a rate serve where no budget applies: such receipts are."""
+    weighed = weigh(desk(rate_tables=(rates(rate("another")),)), max_cost_pico=None)
+    receipt = closing_records(weighed, outcome, ENDED_US)[1]
+    assert (receipt.rate_key, receipt.cost_total_pico, unpriced(receipt)) == (None, 0, lacks)
+    assert not unpriced(closing_records(weigh(desk()), outcome, ENDED_US)[1])
+    assert not unpriced(refusal_receipt(weigh(desk(), tokens=60_000), NOW_US))
 
 
 def test_an_accepted_request_names_its_prediction_and_a_refused_one_its_code_as_its_reason():

@@ -19,8 +19,9 @@ from ledger.queries.costs import costs
 from ledger.reading import connect_read_only
 from tests.ledger.receipts import HOUR_US, T0_US
 from tests.ledger.seeded import Plans, fill, seeded_receipts
+from tests.ledger.test_unpriced import without_rates
 
-RECEIPTS = seeded_receipts(400)
+RECEIPTS = without_rates(seeded_receipts(400), every=7)
 NOW_US = T0_US + 5 * 24 * HOUR_US + 4 * HOUR_US
 TENANT = Caller(tenant_id="acme", key_id="key_1", scopes=frozenset({"inference", "receipts"}))
 FLEET = Caller(tenant_id="acme", key_id="key_2", scopes=frozenset({"reports"}))
@@ -74,7 +75,7 @@ def test_costs_add_up_to_the_receipts_and_money_is_given_exactly_twice(connectio
 def test_page_api_and_csv_agree_on_the_same_query(connection, query):
     ask = read_costs(asked(QueryDict(query)), NOW_US)
     page = costs(connection, ask.when.period, ask.dimensions, zone=ask.when.zone)
-    exported = list(csv.reader(io.StringIO(export(page).text)))[1:]
+    exported = list(csv.DictReader(io.StringIO(export(page).text)))
     parsed = parse_qs(query, keep_blank_values=True)
     body = answer("/api/v1/costs", parsed, FLEET, connection, NOW_US).body
 
@@ -88,7 +89,10 @@ def test_page_api_and_csv_agree_on_the_same_query(connection, query):
         page.total.cost_total_pico,
     ]
     assert [(str(row["requests"]["receipts"]), row["cost"]["total"]) for row in rows] == [
-        (row[-11], row[-7]) for row in exported
+        (row["requests"], row["cost_units"]) for row in exported
+    ]
+    assert [str(row["cost"]["unpriced_requests"]) for row in rows] == [
+        row["unpriced_requests"] for row in exported
     ]
 
 

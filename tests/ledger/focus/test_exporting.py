@@ -107,6 +107,28 @@ def test_cst_7_tokens_of_a_meter_with_its_own_price_are_priced_there_and_no_pric
     assert json.loads(rows[3]["SkuPriceDetails"])["x_web_search"] == 3
 
 
+def test_cst_7_what_ran_without_a_rate_has_no_unit_price_and_what_never_ran_lacks_none(store):
+    """A zero beside "unpriced" and no price; the retries of it cost what they cost."""
+    nothing = {"rate_key": None, "cost_input_pico": 0, "cost_output_pico": 0}
+    store.append(
+        [
+            factories.receipt(1, accepted_at_us=START_US, **nothing, attempts=2,
+                              cost_retry_and_hedge_pico=7, cost_total_pico=7),
+            factories.receipt(2, accepted_at_us=START_US + 1, **nothing, cost_total_pico=0,
+                              status="failed", usage_source=None, output_tokens=0),
+        ]
+    ).result()  # fmt: skip
+    _, rows, text = exported(store.path, day())
+    assert check(text).counts == {}
+    names = ("SkuMeter", "BilledCost", "ListUnitPrice", "ContractedUnitPrice", "x_Unpriced")
+    assert [tuple(row[name] for name in names) for row in rows] == [
+        ("Input Tokens", "0", "", "", "true"),
+        ("Output Tokens", "0", "", "", "true"),
+        ("Retries and Hedges", "0.000000000007", *["0.000000000007"] * 2, "false"),
+        ("Input Tokens", "0", "0", "0", "false"),
+    ]
+
+
 def test_rejected_requests_are_no_charge_and_a_resolved_unknown_is_charged_once(store):
     first = factories.receipt(1, accepted_at_us=START_US, status="unknown")
     resolved = factories.receipt(1, accepted_at_us=START_US, revision=1, resolves_hash=b"x" * 32)
