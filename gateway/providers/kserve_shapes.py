@@ -31,6 +31,7 @@ from gateway.submission import Message
 from ledger.usage import convention_of
 
 TRITON = convention_of("triton-generate")
+NO_COUNT = -1  # a total that isn't known, which no reader takes for a count
 _COUNTED = ("num_input_tokens", "num_output_tokens")
 
 
@@ -124,10 +125,14 @@ class Reader:
         if self._counts is None:
             return None
         for name in _COUNTED:
-            told = count(body.get(name))
-            if told is not None:
-                adds = self._counts == "deltas" and name == "num_output_tokens"
-                self._totals[name] = told + (self._totals.get(name, 0) if adds else 0)
+            if body.get(name) is None:
+                continue
+            told, known = count(body[name]), self._totals.get(name, 0)
+            adds = self._counts == "deltas" and name == "num_output_tokens"
+            if told is None or (adds and known == NO_COUNT):
+                self._totals[name] = NO_COUNT  # a sum without it would be too low
+            else:
+                self._totals[name] = told + (known if adds else 0)
         return reported_by(TRITON, self._totals)
 
 

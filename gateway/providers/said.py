@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from gateway.quiet import Quiet
 from gateway.submission import ToolCallPiece
 from ledger.rates import Meters, Usage
-from ledger.usage import Convention, normalise
+from ledger.usage import Convention, count_of, normalise
 
 REPORTED_TOKENS_LIMIT = 100_000_000
 """A count above it is no count: it is treated as missing."""
@@ -151,9 +151,7 @@ def provider_id(value: object) -> str | None:
 
 def count(value: object) -> int | None:
     """Return a count that can be one: a whole number from 0 to the limit. A zero is a zero."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if 0 <= value <= REPORTED_TOKENS_LIMIT else None
+    return count_of(value, REPORTED_TOKENS_LIMIT)
 
 
 def reported_by(convention: Convention, body: dict[str, Any]) -> Reported | None:

@@ -5,6 +5,7 @@
 """
 
 from ledger.usage.conventions import CONVENTIONS, Convention, convention_of
+from ledger.usage.counts import count_of
 from ledger.usage.reading import Normalised, normalise
 from ledger.usage.streams import StreamUsage
 
@@ -14,5 +15,6 @@ __all__ = [
     "Normalised",
     "StreamUsage",
     "convention_of",
+    "count_of",
     "normalise",
 ]

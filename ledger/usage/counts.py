@@ -92,7 +92,7 @@ def _first(
     bad = False
     for place in places:
         values = _at(place, payload)
-        counts = [value for value in values if _is_count(value)]
+        counts = [count for value in values if (count := count_of(value)) is not None]
         bad = bad or len(counts) < len(values)
         if counts:
             return sum(counts), bad
@@ -117,6 +117,14 @@ def _at(place: tuple[Step, ...], payload: Any) -> list[Any]:
     return at
 
 
-def _is_count(value: Any) -> bool:
-    """A whole number from 0 to the limit; true and 12.5 are none. A zero is a zero."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= COUNT_LIMIT
+def count_of(value: object, limit: int = COUNT_LIMIT) -> int | None:
+    """A count: a whole number from 0 to the limit, however it is written. None: it is none.
+
+    5.0 is 5, as servers write it whose language has one kind of number. true, "5", 12.5, NaN and
+    what is beyond the limit are no counts. A zero is a zero.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= limit else None

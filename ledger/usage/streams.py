@@ -57,4 +57,4 @@ def _merge(into: dict[str, Any], said: Mapping[str, Any], *, adds: bool, depth: 
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool)

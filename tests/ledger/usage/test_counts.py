@@ -47,7 +47,7 @@ def test_the_fields_of_a_sum_are_those_that_its_places_begin_with():
 
 
 def test_a_count_is_a_whole_number_up_to_its_limit():
-    for value, total in ((0, 0), (COUNT_LIMIT, COUNT_LIMIT), (COUNT_LIMIT + 1, None), (1.0, None)):
+    for value, total in ((0, 0), (COUNT_LIMIT, COUNT_LIMIT), (COUNT_LIMIT + 1, None), (1.0, 1)):
         assert found(compiled("a"), {"a": value}).total == total
 
 

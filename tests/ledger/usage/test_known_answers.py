@@ -151,6 +151,21 @@ def test_payloads_are_counted_as_is_known_of_them_or_differ_for_a_named_class_of
     }
 
 
+def in_floats(value: Any) -> Any:
+    """A payload of a server whose language has one kind of number: 5 as 5.0."""
+    if isinstance(value, dict):
+        return {name: in_floats(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [in_floats(inner) for inner in value]
+    return float(value) if type(value) is int else value
+
+
+def test_every_payload_is_read_alike_where_its_counts_are_written_as_floats():
+    for body in payloads():
+        for convention in CONVENTIONS.values():
+            assert normalise(convention, in_floats(body)) == normalise(convention, body)
+
+
 def halved(value: Any) -> Any:
     """A payload as a running total might have been half-way: every count half of it."""
     if isinstance(value, dict):
