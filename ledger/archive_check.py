@@ -8,8 +8,9 @@ from ledger.archive_tables import MOVED
 from ledger.backup import sha256_of
 from ledger.errors import LedgerError
 from ledger.faults import Fault
+from ledger.older_schema import connect_as_of_today
 from ledger.queries.archives import Archive, archives, kept_hashes
-from ledger.reading import connect_read_only, fetch_one
+from ledger.reading import fetch_one
 from ledger.walk import FAULTS_LIMIT, Faults, TooManyFaults, fault_at, leaf_of, rows_by_seq
 
 ROWS_PER_STEP = 4_096
@@ -29,7 +30,7 @@ def archive_faults(
         what = f"the ledger has no archive {name or file.name}; it has {', '.join(known) or 'none'}"
         return (Fault(kind="archive", label=file.name, what=what),)
     try:
-        with closing(connect_read_only(file)) as connection:
+        with closing(connect_as_of_today(file)) as connection:
             _compare(ledger, connection, archive, faults)
         if not faults and sha256_of(file) != archive.sha256:
             what = "its rows are those that were archived, but the file isn't: it was altered"

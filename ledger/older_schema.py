@@ -5,10 +5,11 @@ read as empty, and a row that should have it doesn't agree with its hash.
 """
 
 import sqlite3
+from pathlib import Path
 
 from ledger.archive_tables import CREATE as ARCHIVE_TABLES
 from ledger.block_roots import CREATE as BLOCK_TABLE
-from ledger.reading import fetch
+from ledger.reading import connect_read_only, fetch
 from ledger.records import CHAINED, ArchivedRow
 from ledger.rows import HEAD_COLUMNS
 
@@ -38,6 +39,13 @@ def as_of_today(connection: sqlite3.Connection) -> bool:
             connection.execute(statement)
         connection.execute("PRAGMA query_only=ON")
     return bool(statements)
+
+
+def connect_as_of_today(file: Path) -> sqlite3.Connection:
+    """A read-only connection to a ledger or archive that an older version may have made."""
+    connection = connect_read_only(file)
+    as_of_today(connection)
+    return connection
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:

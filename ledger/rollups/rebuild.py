@@ -66,10 +66,15 @@ def add_archived(
     """
     if not _has_archived(connection):
         _execute(connection, ARCHIVED.create)
-    sums = _Recount(archive, revisions(connection), ARCHIVED)
+    _add_archive(connection, _Recount(archive, revisions(connection), ARCHIVED), archive, progress)
+
+
+def _add_archive(
+    target: sqlite3.Connection, sums: Rollups, archive: sqlite3.Connection, progress: Progress
+) -> None:
     position = rows = 0
     while step := _next_rows(archive, position):
-        position = _add(connection, sums, step)
+        position = _add(target, sums, step)
         rows += len(step)
         progress(rows)
 
@@ -86,8 +91,15 @@ def renew_archived(
             add_archived(connection, archive, progress)
 
 
-def first_difference(connection: sqlite3.Connection, progress: Progress = _silent) -> str | None:
+def first_difference(
+    connection: sqlite3.Connection,
+    progress: Progress = _silent,
+    archives: Sequence[sqlite3.Connection] = (),
+) -> str | None:
     """A sentence that names the first row in which the rollups differ from the receipts, or None.
+
+    The kept sums stand for what is in archives; with `archives`, which have to be all, in their
+    order, these receipts are added up as well.
 
     The receipts are added up in a database in memory; the connection, in autocommit mode, may be
     read-only. Both sides are read in one snapshot, so the check holds while the ledger grows.
@@ -95,7 +107,7 @@ def first_difference(connection: sqlite3.Connection, progress: Progress = _silen
     scratch = sqlite3.connect(":memory:", isolation_level=None)
     connection.execute("BEGIN")
     try:
-        _recount(connection, scratch, progress)
+        _recount(connection, scratch, archives, progress)
         kept, counted = read_state(connection), read_state(scratch)
         if kept != counted:
             return f"{LIVE.name('state')}: kept {kept}, but the receipts give {counted}"
@@ -128,10 +140,15 @@ class _Recount(Rollups):
 def _recount(
     connection: sqlite3.Connection,
     scratch: sqlite3.Connection,
+    archives: Sequence[sqlite3.Connection],
     progress: Progress,
 ) -> None:
     _execute(scratch, LIVE.create)
-    _begin_with_archived(connection, scratch, LIVE)
+    for archive in archives:
+        with _immediate(scratch):
+            _add_archive(scratch, _Recount(archive, revisions(connection)), archive, progress)
+    if not archives:
+        _begin_with_archived(connection, scratch, LIVE)
     recount = _Recount(connection)
     position = rows = 0
     while step := _next_rows(connection, position):

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from ledger.management.commands.verify_ledger import read_checkpoint
 from ledger.management.new_file import put_out
 from ledger.management.opened import opened
+from ledger.older_schema import as_of_today
 from ledger.proof_files import NoProof, prove_receipt
 
 
@@ -34,6 +35,8 @@ class Command(BaseCommand):
         with ExitStack() as files:
             connection = files.enter_context(opened(options["ledger"] or settings.WEIGHBRIDGE_DB))
             archive = options["archive"] and files.enter_context(opened(options["archive"]))
+            if archive:
+                as_of_today(archive)
             proof = prove_receipt(connection, options["request_id"], earlier, archive)
         if isinstance(proof, NoProof):
             raise CommandError(f"{proof.code}: {proof.what}")
