@@ -6,7 +6,8 @@ comments and brackets are stepped over, and a key's own text is read by tomllib 
 
 import re
 import tomllib
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gateway.fleet_file.named import Path
@@ -59,7 +60,8 @@ def parse(text: str) -> tuple[dict[str, Any], dict[Path, Place]]:
         raise BadToml(found["what"], place) from None
     scanner = _Scanner(text.replace("\r\n", "\n"))  # as tomllib does
     scanner.document()
-    return tree, {path: _place(scanner.text, at) for path, at in scanner.found.items()}
+    starts = [0, *(found.end() for found in re.finditer("\n", scanner.text))]
+    return tree, {path: _placed(starts, at) for path, at in scanner.found.items()}
 
 
 def nearest(places: Mapping[Path, Place], path: Path) -> Place:
@@ -72,6 +74,12 @@ def nearest(places: Mapping[Path, Place], path: Path) -> Place:
 
 def _place(text: str, at: int) -> Place:
     return Place(text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1)
+
+
+def _placed(starts: Sequence[int], at: int) -> Place:
+    """The same, of a text whose lines start there."""
+    line = bisect_right(starts, at)
+    return Place(line, at - starts[line - 1] + 1)
 
 
 class _Scanner:

@@ -96,6 +96,8 @@ def tree_of(form: QueryDict, name: str) -> dict[str, Any]:
         place = tree
         for parent in parents:
             place = place.setdefault(parent, {})
+            if not isinstance(place, dict):
+                raise ValueError(f"{parent} is a field with fields, and came as one without")
         place[leaf.removesuffix("[]").partition(":")[0]] = _value(key, given)
     if kind is None:
         return tree

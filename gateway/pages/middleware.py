@@ -1,12 +1,15 @@
 """What every page and file is sent with: a strict content security policy, and no copy kept.
 
-And what is shown in the place of all that would be read from a ledger that can't be.
+And what is shown where a request can't be read, or the ledger.
 """
 
 import logging
 
+from django.core.exceptions import BadRequest, SuspiciousOperation
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http.multipartparser import MultiPartParserError
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.utils.deprecation import MiddlewareMixin
 
 from ledger.errors import WRITE_FAULTS, write_fault_of
@@ -44,6 +47,22 @@ class ContentSecurityPolicy(MiddlewareMixin):
             "Cache-Control", "private, no-store"
         )  # static files have theirs
         return response
+
+
+class ReadableRequests(MiddlewareMixin):
+    """Refuses a query or a form that can't be read, before anything asks for one of its fields.
+
+    Left to Django each would be a stack trace in the log, and the page of a form in another
+    encoding than UTF-8, which asks for the form's token, a fault: anybody may send one.
+    """
+
+    def process_request(self, request: HttpRequest) -> HttpResponse | None:
+        try:
+            _ = request.GET, request.POST
+        except (BadRequest, SuspiciousOperation, MultiPartParserError) as problem:
+            log.warning("%s: unreadable: %s", request.path, type(problem).__name__)
+            return HttpResponse(render_to_string("400.html"), status=400)
+        return None
 
 
 class UnreadableLedger(MiddlewareMixin):

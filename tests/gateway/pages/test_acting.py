@@ -125,6 +125,13 @@ def test_a_forms_fields_become_those_of_its_operation():
     assert tree_of(form, "set_tenant")["quota"]["in_flight_limit"] == 3
 
 
+@pytest.mark.parametrize("whole", ["quota", "quota.budget_pico"])
+def test_a_field_that_came_with_and_without_fields_of_its_own_is_refused_by_name(whole: str):
+    form = QueryDict(f"{whole}=1&{whole}.in_flight_limit=3")
+    with pytest.raises(ValueError, match=whole.rpartition(".")[2]):
+        tree_of(form, "set_tenant")
+
+
 def test_what_a_viewer_sees_holds_no_form_that_would_be_refused(own_ledger, log_in: LogIn):
     client = log_in("viewer")
     for path in ("/tenants", "/tenants/support-desk", "/audit-log"):
