@@ -83,6 +83,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().__init__(*args, **options)
         self._part: Literal["before", "head", "body", "whole"] = "before"
         self._head_bytes = 0
+        self._beside_bytes = 0  # of a body: chunk extensions and trailers, since its last piece
         self._answered: RequestResponseCycle | None = None  # others may wait behind it
         self._waits: asyncio.TimerHandle | None = None  # for the rest of a request
         self._unread: asyncio.TimerHandle | None = None  # while its client is behind
@@ -98,11 +99,13 @@ class GuardedProtocol(HttpToolsProtocol):
             self._wait(HEAD_SECONDS)
 
     def data_received(self, data: bytes) -> None:
+        self._beside_bytes += len(data)
         super().data_received(data)
         if self._part == "head":
             self._head_bytes += len(data)
-            if self._head_bytes > HEAD_LIMIT_BYTES:
-                self._hang_up("HEAD_TOO_LARGE", _HEAD_TOO_LARGE)
+        read = {"head": self._head_bytes, "body": self._beside_bytes}.get(self._part, 0)
+        if read > HEAD_LIMIT_BYTES:
+            self._hang_up("HEAD_TOO_LARGE", _HEAD_TOO_LARGE)
         if self._waits is not None or self.transport.is_closing():
             return
         # What is sent while an earlier request is answered has its time when its turn has come.
@@ -118,6 +121,14 @@ class GuardedProtocol(HttpToolsProtocol):
             CONNECTION: {"watch": self.watch, "ready": self.ready, "write": self.write_part}
         }
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; a trailer is dropped: it may be no header (RFC 9110, section 6.5.1).
+
+        Else it would be one where it comes with the body, and none where it comes later.
+        """
+        if self._part == "head":
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._wait(None)
         head_bytes = len(self.url) + sum([len(name) + len(value) for name, value in self.headers])
@@ -129,9 +140,13 @@ class GuardedProtocol(HttpToolsProtocol):
         if hosts > 1 or version == "0.9" or (version == "1.1" and not hosts):
             raise ValueError("it has no one host, or no version")  # a 400: RFC 9112, section 3.2
         super().on_headers_complete()
-        self._part = "body"
+        self._part, self._beside_bytes = "body", 0
         if 0 < len(self.pipeline) <= WAITING_LIMIT:
             self.flow.resume_reading()  # else its client's end would not be seen
+
+    def on_body(self, body: bytes) -> None:
+        self._beside_bytes = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._wait(None)
@@ -149,10 +164,11 @@ class GuardedProtocol(HttpToolsProtocol):
     def _amid_an_answer(self) -> bool:
         """Whether what is said now would be read as an earlier request's answer, or within one."""
         answered = self._answered
-        if answered is None or answered.response_complete:
+        if answered is None:
             return False
-        own = answered is self.cycle and self._part == "body"
-        return answered.response_started or not own
+        if answered is self.cycle and self._part == "body":  # its own, which may be over already
+            return answered.response_started
+        return not answered.response_complete
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answered = cycle
@@ -202,6 +218,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.pipeline.clear()
         self.cycle = self._answered = None  # type: ignore[assignment]  # as it is before the first
         self.scope = {}  # type: ignore[typeddict-item]
+        self._unset_keepalive_if_required()  # which uvicorn leaves at a reset
 
     def watch(self, gone: Callable[[], None] | None) -> None:
         """Have `gone` called once the client hangs up, in place of what was; None: nothing.

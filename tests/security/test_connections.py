@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import weakref
 
 import pytest
 import uvicorn
@@ -43,6 +44,42 @@ def test_a_head_over_its_limit_is_refused_not_kept_and_counted(server: Server, b
 def test_a_head_within_its_limit_is_read(server: Server):
     head = HEAD + b"x-long: " + b"b" * (HEAD_LIMIT_BYTES - 1_000) + b"\r\n\r\n"
     assert statuses(server, head + LAST) == [200, 200]
+
+
+CHUNKED = b"POST /%s HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n"
+LONG = b"b" * HEAD_LIMIT_BYTES
+
+
+@pytest.mark.parametrize("path", [b"v1/models", b"login"], ids=["the API", "the console"])
+@pytest.mark.parametrize(
+    "beside",
+    [b"2\r\n{}\r\n0\r\nx-bomb: " + LONG * 9, b"0\r\n" + b"x-a: b\r\n" * 90_000, b"1;" + LONG * 9],
+    ids=["one trailer", "many trailers", "a chunk's extension"],
+)
+def test_what_stands_beside_a_body_is_limited_as_a_head_is(server: Server, path, beside):
+    before = turned_away(server, "HEAD_TOO_LARGE")
+    assert len(statuses(server, CHUNKED % path + beside)) <= 1  # none within an answer, nor behind
+    assert turned_away(server, "HEAD_TOO_LARGE") == before + 1
+
+
+def test_a_body_of_many_chunks_has_no_such_limit(server: Server):
+    pieces = b"5;a=b\r\n     \r\n" * 20_000
+    assert statuses(server, CHUNKED % b"healthz" + pieces + b"0\r\nx-a: b\r\n\r\n" + LAST) == [
+        405,
+        200,
+    ]
+
+
+def test_a_trailer_is_no_header(server: Server):
+    """Neither who asks nor what for may depend on whether it came in one read with the body."""
+    key = server.keys["support-desk"].encode()
+    asked = (CHUNKED % b"v1/models").replace(b"POST", b"GET") + b"0\r\n"
+    assert statuses(server, asked + b"authorization: Bearer " + key + b"\r\n\r\n" + LAST) == [
+        401,
+        200,
+    ]
+    known = asked.replace(b"host:", b"authorization: Bearer " + key + b"\r\nhost:")
+    assert statuses(server, known + b"authorization: Bearer x\r\n\r\n" + LAST) == [200, 200]
 
 
 def test_what_is_no_request_is_counted(server: Server):
@@ -296,5 +333,24 @@ def test_connections_over_the_limit_are_refused_and_those_within_it_served():
                 assert b"200" in await reader.readuntil(b"\r\n\r\n")
             for _, writer in (first, second, third):
                 writer.close()
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_was_reset_is_freed_at_once_too():
+    """uvicorn's clock of an idle connection would hold it until it strikes."""
+
+    async def run():
+        opened: set[GuardedProtocol] = set()
+        async with guarded(opened=opened) as (port, lost):
+            client = socket.create_connection(("127.0.0.1", port))
+            client.sendall(ASK)
+            while not opened or next(iter(opened)).timeout_keep_alive_task is None:
+                await asyncio.sleep(0)
+            kept = weakref.ref(next(iter(opened)))
+            client.close()  # with an answer unread: a reset
+            await lost.wait()
+            await asyncio.sleep(0)
+            assert kept() is None
 
     asyncio.run(run())
