@@ -126,6 +126,9 @@ class Traffic:
             if fault_due <= now:
                 fault_due = now + FAULT_EVERY_S
                 self._track(asyncio.create_task(self._fault()))
+                if sample_s is None:  # what the most at once need, the allocator keeps from here on
+                    for _ in range(AT_ONCE - len(self._running)):
+                        self._begin()
             if sample_s is not None and sample_due <= now:
                 sample_due = now + sample_s
                 self._sample(now)
