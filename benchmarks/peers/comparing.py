@@ -62,13 +62,14 @@ FULL = (
          connections=128, seconds=4.0, tokens=50, stream=True, pace_us=PACED_US),
 )  # fmt: skip
 SHORT = (
-    Load(name="many", title="Whole answers of 8 tokens, 8 connections",
+    Load(name="few", title="Whole answers of 8 tokens, 8 connections",
          connections=8, seconds=0.4, tokens=8),
-    Load(name="burst", title="Streams of 51 chunks, sent all at once, 4 connections",
+    Load(name="small-burst", title="Streams of 51 chunks, sent all at once, 4 connections",
          connections=4, seconds=0.4, tokens=50, stream=True),
-    Load(name="paced-32", title="Streams of 6 chunks, one each 20 ms, 8 connections",
+    Load(name="paced-8", title="Streams of 6 chunks, one each 20 ms, 8 connections",
          connections=8, seconds=0.3, tokens=5, stream=True, pace_us=PACED_US),
 )  # fmt: skip
+"""A smoke test's. Names of their own: no target and no ratio is told of smaller loads."""
 
 
 class Comparison:

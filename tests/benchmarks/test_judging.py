@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+from benchmarks.peers.comparing import SHORT
 from benchmarks.peers.judging import verdicts
-from benchmarks.peers.values import OURS
+from benchmarks.peers.paging import figures
+from benchmarks.peers.values import OURS, UPSTREAM
 from tests.benchmarks import runs
 
 
@@ -44,3 +46,13 @@ def test_what_was_not_measured_is_neither_met_nor_missed():
     nothing = runs.results(rss_before_mb=None)
     assert {each.met for each in verdicts(nothing)} == {None}
     assert {each.found for each in verdicts(nothing)} == {"not measured"}
+
+
+def test_a_smoke_tests_smaller_loads_are_held_against_no_target():
+    """Its 8 connections would else be told of as 32."""
+    few = {load.name: (runs.cell(requests_per_s=1.0),) for load in SHORT}
+    both = (runs.gateway(UPSTREAM, few), runs.gateway(OURS, few))
+    run = replace(runs.results(loads=SHORT), gateways=both)
+    judged = {each.what for each in verdicts(run) if each.met is not None}
+    assert all("memory" in what or "first answer" in what for what in judged)
+    assert "upstream alone: " not in figures(run)  # which is told at 32
