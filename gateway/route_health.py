@@ -41,9 +41,9 @@ class RouteHealth:
         self.reconfigure(policy)
 
     def reconfigure(self, policy: RoutePolicy) -> None:
-        """Follow a new policy; a route that stays keeps its breaker."""
+        """Follow a new policy; a route that stays keeps its breaker, as long as there is a rule."""
         self._rule = policy.attempts.breaker
-        known = self._breakers
+        known = {} if self._rule is None else self._breakers
         self._breakers = {
             route.route_id: known.get(route.route_id, Breaker()) for route in policy.routes
         }
