@@ -3,11 +3,14 @@
 import json
 from concurrent.futures import Future
 
+import pytest
+
 from gateway import metrics
 from gateway.book import Book
 from gateway.policy.retrying import Cooldown
 from gateway.policy.values import AttemptRules, BreakerRule
 from gateway.route_health import COOLDOWNS_LIMIT, RouteHealth
+from ledger.errors import LedgerUnavailable
 from tests.policy_factories import NOW_US, policy, route
 
 RULE = BreakerRule(failures=2, window_us=60_000_000, open_us=10_000_000)
@@ -18,7 +21,7 @@ class Routes:
     """The health of some routes, what the book sees of it, and what was written of its changes."""
 
     def __init__(self, *route_ids, rule=RULE):
-        self.book, self.told = Book(), []
+        self.book, self.told, self.taken = Book(), [], Future()
         self.book.open_routes(route_ids)
         self.route_ids = route_ids
         self.health = RouteHealth(self.book, self.policy(rule), self.append)
@@ -28,7 +31,7 @@ class Routes:
 
     def append(self, records):
         self.told += records
-        return Future()
+        return self.taken
 
     def end(self, route_id, reason=None, *, at_us=NOW_US, retry_after_ms=None, sent_us=None):
         self.health.ended(
@@ -84,7 +87,6 @@ def test_a_pause_that_ends_leaves_the_routes_beside_it_as_they_are():
 def test_without_a_rule_no_breaker_is_left_over_for_the_next_one():
     on = Routes("a", "b")
     on.cut("a")
-    on.health.tick(OPENED_US)
     on.health.reconfigure(on.policy(None))
     assert (on.passing(), on.health.states()) == ({"a", "b"}, {"a": "closed", "b": "closed"})
     on.health.sent("a", OPENED_US)
@@ -104,6 +106,17 @@ def test_a_route_that_stays_keeps_its_breaker_and_one_that_went_is_asked_nothing
     assert on.passing() == {"b"}  # as the book knew it, until it forgets the route
 
 
+@pytest.mark.parametrize("rule", [RULE, None])
+def test_what_was_drained_is_let_go_as_its_breaker_has_it(rule):
+    on = Routes("a", "b", rule=rule)
+    on.cut("a")
+    on.book.set_drained(("a", "b"))
+    on.health.reconfigure(on.policy(rule))
+    assert on.passing() == set()
+    on.book.set_drained(())
+    assert on.passing() == ({"a", "b"} if rule is None else {"b"})
+
+
 def test_each_change_is_told_with_what_the_breaker_was_and_is():
     on = Routes("a")
     on.cut("a")
@@ -117,6 +130,22 @@ def test_each_change_is_told_with_what_the_breaker_was_and_is():
         "bad": 0,
         "until_us": OPENED_US,
     }
+
+
+def test_a_ledger_that_does_not_take_the_news_is_logged_and_the_route_is_cut(caplog):
+    on = Routes("a")
+    on.taken.set_exception(LedgerUnavailable("the disk is full", "DISK_FULL"))
+    on.cut("a")
+    assert on.passing() == set()
+    (error,) = [each.message for each in caplog.records if each.levelname == "ERROR"]
+    assert error == "a route's change of health is not in the ledger: LedgerUnavailable"
+
+
+def test_news_that_the_ledger_took_is_no_error(caplog):
+    on = Routes("a")
+    on.taken.set_result(())
+    on.cut("a")
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
 
 
 def test_each_change_is_counted():

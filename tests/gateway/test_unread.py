@@ -55,3 +55,24 @@ def test_one_answer_over_the_limit_ends_all_and_what_has_been_read_is_counted_no
     unread.add(clients[1])
     assert [each.ended for each in clients] == [["ANSWERS_UNREAD"]] * 2
     assert unread.total_bytes == 0
+
+
+def test_all_together_may_have_the_whole_limit():
+    unread, clients = Unread(limit_bytes=100), [Client(40), Client(60), Client(1)]
+    for each in clients[:2]:
+        unread.add(each)
+    assert [each.ended for each in clients] == [[], [], []]
+    unread.add(clients[2])
+    assert [each.ended for each in clients] == [["ANSWERS_UNREAD"], [], []]
+
+
+def test_who_falls_behind_again_is_counted_once_as_it_is_now_and_is_the_last_to_go():
+    unread, clients = Unread(limit_bytes=100), [Client(40), Client(30), Client(30)]
+    unread.add(clients[0])
+    unread.add(clients[1])
+    clients[0].behind_bytes = 50
+    unread.add(clients[0])
+    assert (unread.total_bytes, told()) == (80, 80)
+    unread.add(clients[2])
+    assert [each.ended for each in clients] == [[], ["ANSWERS_UNREAD"], []]
+    assert (unread.total_bytes, told()) == (80, 80)

@@ -26,6 +26,12 @@ def test_canonical_bytes_are_a_json_array_of_table_version_seq_and_fields():
     assert row == '["receipt",1,7,"req_1",null,-5,"00ff","é\\"\\n"]'.encode()
 
 
+@pytest.mark.parametrize("value", ["\ud800", 2**64, -(2**63) - 1, {1}, object(), bytearray(b"x")])
+def test_what_has_no_canonical_form_is_refused_and_never_written_as_something_else(value):
+    with pytest.raises(TypeError):
+        canonical("receipt", 1, 7, ["req_1", value])
+
+
 def test_a_link_is_the_hash_of_the_hash_before_and_the_leaf():
     builder = Builder()
     first, second = builder.add(b"one"), builder.add(b"two")

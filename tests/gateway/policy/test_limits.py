@@ -211,6 +211,11 @@ def test_closest_is_the_least_over_its_own_limit_and_not_the_least_or_the_roomie
         (route(near, queue_age_limit_us=2_000), state(near, oldest_wait_us=2_001)),
         (route(far, queue_age_limit_us=1_000), state(far, oldest_wait_us=1_002)),
     ) == ("CAPACITY_SHED", [("oldest_wait_us", 2_000, 2_001)])
+    assert refused_of(
+        (route(near), state(near, free_kv_tokens=1_100)),
+        (route(far, tokenizer_revision="tok-2"), state(far, free_kv_tokens=1_150)),
+        asked=request(input_tokens=counts(tok_1=1_000, tok_2=1_200), max_cost_pico=PICO),
+    ) == ("CAPACITY_SHED", [("free_kv_tokens", 1_100, 1_200)])
 
 
 @BOTH_WAYS

@@ -31,6 +31,8 @@ def test_a_text_is_counted_once_and_a_short_one_each_time():
     assert counting.asked == 1
     short = "x" * (WORTH_CHARS - 1)
     assert [remembered(short), remembered(short), counting.asked] == [1, 1, 3]
+    long_enough = short + "x"
+    assert [remembered(long_enough), remembered(long_enough), counting.asked] == [1, 1, 4]
     assert remembered(LONG + "more") == 137
 
 
