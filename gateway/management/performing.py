@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from django.core.management.base import CommandError, OutputWrapper
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, OutputWrapper
 
 from gateway.operations import anywhere
 from gateway.operations.base import Done, Operation, Refused
@@ -24,6 +25,14 @@ def performed(ledger: Path, operation: Operation, stderr: OutputWrapper) -> Done
     if isinstance(result, Refused):
         raise refusal(result, stderr)
     return result
+
+
+class PerformingCommand(BaseCommand):
+    """A command that says on stdout what it did."""
+
+    def perform(self, operation: Operation) -> None:
+        """Raises CommandError as `performed` does."""
+        self.stdout.write(performed(settings.WEIGHBRIDGE_DB, operation, self.stderr).summary)
 
 
 def refusal(refused: Refused, stderr: OutputWrapper) -> CommandError:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from gateway.clock import SystemClock
 from gateway.fleet_file.differences import differences
@@ -14,8 +14,7 @@ from gateway.fleet_file.named import named, read
 from gateway.fleet_file.positions import BadToml, nearest, parse
 from gateway.fleet_file.secrets import credential_faults
 from gateway.fleet_file.toml_text import written
-from gateway.management.performing import performed, text_of
-from gateway.operations.base import Operation
+from gateway.management.performing import PerformingCommand, text_of
 from gateway.operations.policies import (
     KIND,
     DraftPolicy,
@@ -32,7 +31,7 @@ from ledger.queries import drafts
 from ledger.reading import reader
 
 
-class Command(BaseCommand):
+class Command(PerformingCommand):
     help = (
         "Route policies: list them, show or compare revisions, check a file, draft, publish, "
         "return to an earlier one. A file has a policy's fields in TOML, as `show` prints them. "
@@ -92,7 +91,7 @@ class Command(BaseCommand):
 
     def _draft(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
         policy = self._read(connection, options["file"], sound=False)
-        self._perform(
+        self.perform(
             DraftPolicy(revision=policy.revision, policy=named(policy), note=options["note"])
         )
 
@@ -100,7 +99,7 @@ class Command(BaseCommand):
         tree = None
         if options["file"]:
             tree = named(self._read(connection, options["file"], sound=True))
-        self._perform(
+        self.perform(
             PublishPolicy(
                 revision=options["revision"],
                 policy=tree,
@@ -110,12 +109,9 @@ class Command(BaseCommand):
         )
 
     def _return(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
-        self._perform(
+        self.perform(
             ReturnToPolicy(to=options["to"], revision=options["revision"], reason=options["reason"])
         )
-
-    def _perform(self, operation: Operation) -> None:
-        self.stdout.write(performed(settings.WEIGHBRIDGE_DB, operation, self.stderr).summary)
 
     def _read(self, connection: sqlite3.Connection, path: Path, *, sound: bool) -> RoutePolicy:
         """The policy in a file; CommandError where it can't be read, or isn't `sound`."""

@@ -9,15 +9,14 @@ from typing import Any
 
 import msgspec
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from gateway.clock import SystemClock
 from gateway.configuration import places_in_force
 from gateway.fleet_file.named import instant, named
 from gateway.fleet_file.toml_text import written
-from gateway.management.performing import performed
+from gateway.management.performing import PerformingCommand
 from gateway.management.rate_text import change_lines, history_lines, trial_lines
-from gateway.operations.base import Operation
 from gateway.operations.rates import KIND, DraftRates, PublishRates, latest_version, rates_of
 from gateway.price_history import price_history
 from ledger.management.opened import readable
@@ -38,7 +37,7 @@ GROUPINGS = ("model", "route", "tenant")
 LEFT_OUT_SHOWN = 20
 
 
-class Command(BaseCommand):
+class Command(PerformingCommand):
     help = (
         "Rate tables: list, show and compare them, a price's history, what past traffic would have "
         "cost, and public price tables read into a draft. Exits 1 where something is refused."
@@ -172,7 +171,7 @@ class Command(BaseCommand):
         self._tell_lost(connection, table)
         tree = named(table)
         tree.pop("effective_from_us", None)
-        self._perform(DraftRates(version=table.version, table=tree, note=options["note"]))
+        self.perform(DraftRates(version=table.version, table=tree, note=options["note"]))
 
     def _tell_lost(self, connection: sqlite3.Connection, table: RateTable) -> None:
         """Say on stderr what a draft would leave without a price."""
@@ -202,16 +201,13 @@ class Command(BaseCommand):
             rows.writerow((*named, *prices))
 
     def _publish(self, connection: sqlite3.Connection, options: dict[str, Any]) -> None:
-        self._perform(
+        self.perform(
             PublishRates(
                 version=options["version"],
                 based_on=options["based_on"],
                 reason=options["reason"],
             )
         )
-
-    def _perform(self, operation: Operation) -> None:
-        self.stdout.write(performed(settings.WEIGHBRIDGE_DB, operation, self.stderr).summary)
 
 
 def _write_left_out(path: Path, left: Sequence[LeftOut]) -> None:

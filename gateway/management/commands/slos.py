@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import CommandParser
 
-from gateway.management.performing import performed, text_of
+from gateway.management.performing import PerformingCommand, text_of
 from gateway.operations.control import ImportSlos
 from ledger import openslo
 from ledger.management.opened import readable
@@ -14,7 +14,7 @@ from ledger.queries.objectives import objectives
 from ledger.reading import reader
 
 
-class Command(BaseCommand):
+class Command(PerformingCommand):
     help = "Export the objectives in force as OpenSLO YAML, or declare those of such a file."
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -32,4 +32,4 @@ class Command(BaseCommand):
             return
         text = text_of(options["file"], openslo.SIZE_LIMIT_CHARS)
         operation = ImportSlos(text=text, reason=options["reason"])
-        self.stdout.write(performed(settings.WEIGHBRIDGE_DB, operation, self.stderr).summary)
+        self.perform(operation)
