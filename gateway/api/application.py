@@ -109,62 +109,12 @@ class Application:
     def __init__(self, ports: Ports, body_limit_bytes: int) -> None:
         self._ports = ports
         self._body_limit_bytes = body_limit_bytes
-        models, requests, health = Models(ports), Requests(ports), Health(ports)
-        report = Reports(ports)
-        unknowns, acted = Unknowns(ports), control.Control(ports)
-        outcomes = Outcomes(ports, body_limit_bytes)
-        operating = Operations(ports, body_limit_bytes)
-        books = Reconciliations(ports)
-        matrix, shown = CapabilityMatrix(ports), published.Published(ports)
-        chat = Calls(ports, body_limit_bytes, CHAT)
-        deciding = Deciding(ports, body_limit_bytes)
-        cancelling = Cancelling(ports)
-        retained = Retained(ports.clock)
-        responses = Responses(ports, body_limit_bytes, retained)
-        stored, embeddings = StoredResponses(ports, retained), NotGiven(body_limit_bytes)
-        submit, lists = Submit(ports, body_limit_bytes, retained), Lists(ports)
-        texts = Calls(ports, body_limit_bytes, COMPLETIONS)
+        health, retained = Health(ports), Retained(ports.clock)
         endpoints = (
-            self._keyed("POST", "/v1/chat/completions", "chat_completions", chat),
-            self._keyed("POST", "/v1/completions", "completions", texts),
-            self._keyed("POST", "/v1/responses", "responses", responses),
-            self._keyed("GET", "/v1/responses/{id}", "response", stored.one),
-            self._keyed("DELETE", "/v1/responses/{id}", "response_delete", stored.delete),
-            self._keyed("POST", "/v1/responses/{id}/cancel", "response_cancel", stored.cancel),
-            self._keyed("POST", "/v1/embeddings", "embeddings", embeddings),
-            self._keyed("GET", "/v1/models", "models", models.every),
-            self._keyed("GET", "/v1/models/{id}", "model", models.one),
-            self._keyed("POST", DECIDE, "decide", deciding),
-            self._keyed("POST", REQUESTS, "submit", submit),
-            self._keyed("GET", "/api/v1/requests/{id}/output", "output", submit.output),
-            self._keyed("GET", "/api/v1/requests/{id}/trace", "trace", lists.trace),
-            self._keyed("GET", "/api/v1/receipts", "receipts", lists.receipts),
-            self._keyed("GET", "/api/v1/snapshots", "snapshots", lists.snapshots),
-            self._keyed("GET", "/api/v1/requests/{id}", "request", requests.request),
-            self._keyed("POST", "/api/v1/requests/{id}/cancel", "cancel", cancelling.cancel),
-            self._keyed("GET", "/api/v1/requests/{id}/receipt", "receipt", requests.receipt),
-            self._keyed("GET", "/api/v1/requests/{id}/decision", "decision", requests.decision),
-            self._keyed("GET", "/api/v1/requests/{id}/proof", "proof", Proofs(ports).proof),
-            *(
-                self._keyed("GET", path, path.rpartition("/")[2], report.report)
-                for path in reports.PATHS
-            ),
-            self._keyed("POST", "/api/v1/requests/{id}/outcome", "outcome", outcomes.one),
-            self._keyed("POST", "/api/v1/outcomes", "outcomes", outcomes.bulk),
-            self._keyed("GET", "/api/v1/capabilities", "capabilities", matrix.shown),
-            self._keyed("GET", published.POLICIES, "policies", shown.policies),
-            self._keyed("GET", published.RATE_TABLES, "rate_tables", shown.rate_tables),
-            self._keyed("GET", published.FLEET, "fleet", shown.fleet),
-            self._keyed("GET", "/api/v1/unknowns", "unknowns", unknowns.listed),
-            self._keyed("GET", control.EVALUATIONS, "slo_evaluations", acted.evaluations),
-            self._keyed("GET", control.ACTIONS, "actions", acted.actions),
-            self._keyed("GET", control.ROLLOUTS, "rollouts", acted.rollouts),
-            self._keyed("GET", control.DIAGNOSIS, "diagnosis", acted.diagnosis),
-            self._keyed("GET", RECONCILIATIONS, "reconciliations", books.listed),
-            self._keyed("GET", f"{RECONCILIATIONS}/{{id}}", "reconciliation", books.one),
-            self._keyed("GET", OPERATIONS, "operations", operating.listed),
-            self._keyed("POST", f"{OPERATIONS}/{{id}}", "operation", operating.perform),
-            *self._protocol(body_limit_bytes),
+            *self._openai(retained),
+            *self._requests(retained),
+            *self._records(),
+            *self._protocol(),
             _open("/healthz", "healthz", health.alive),
             _open("/readyz", "readyz", health.ready),
             _open("/metrics", "metrics", health.metrics),
@@ -222,7 +172,65 @@ class Application:
             metrics.responded(name, response.status)
             await request.respond(response, response.request_id or self._exchange_id())
 
-    def _protocol(self, body_limit_bytes: int) -> Iterator[Endpoint]:
+    def _openai(self, retained: Retained) -> Iterator[Endpoint]:
+        """The URLs of OpenAI's API."""
+        ports, limit_bytes = self._ports, self._body_limit_bytes
+        models, stored = Models(ports), StoredResponses(ports, retained)
+        chat, texts = Calls(ports, limit_bytes, CHAT), Calls(ports, limit_bytes, COMPLETIONS)
+        responses = Responses(ports, limit_bytes, retained)
+        yield self._keyed("POST", "/v1/chat/completions", "chat_completions", chat)
+        yield self._keyed("POST", "/v1/completions", "completions", texts)
+        yield self._keyed("POST", "/v1/responses", "responses", responses)
+        yield self._keyed("GET", "/v1/responses/{id}", "response", stored.one)
+        yield self._keyed("DELETE", "/v1/responses/{id}", "response_delete", stored.delete)
+        yield self._keyed("POST", "/v1/responses/{id}/cancel", "response_cancel", stored.cancel)
+        yield self._keyed("POST", "/v1/embeddings", "embeddings", NotGiven(limit_bytes))
+        yield self._keyed("GET", "/v1/models", "models", models.every)
+        yield self._keyed("GET", "/v1/models/{id}", "model", models.one)
+
+    def _requests(self, retained: Retained) -> Iterator[Endpoint]:
+        """The URLs of requests, before they run and after, one by one and as lists."""
+        ports, limit_bytes = self._ports, self._body_limit_bytes
+        submit, lists = Submit(ports, limit_bytes, retained), Lists(ports)
+        requests, cancelling = Requests(ports), Cancelling(ports)
+        yield self._keyed("POST", DECIDE, "decide", Deciding(ports, limit_bytes))
+        yield self._keyed("POST", REQUESTS, "submit", submit)
+        yield self._keyed("GET", "/api/v1/requests/{id}/output", "output", submit.output)
+        yield self._keyed("GET", "/api/v1/requests/{id}/trace", "trace", lists.trace)
+        yield self._keyed("GET", "/api/v1/receipts", "receipts", lists.receipts)
+        yield self._keyed("GET", "/api/v1/snapshots", "snapshots", lists.snapshots)
+        yield self._keyed("GET", "/api/v1/requests/{id}", "request", requests.request)
+        yield self._keyed("POST", "/api/v1/requests/{id}/cancel", "cancel", cancelling.cancel)
+        yield self._keyed("GET", "/api/v1/requests/{id}/receipt", "receipt", requests.receipt)
+        yield self._keyed("GET", "/api/v1/requests/{id}/decision", "decision", requests.decision)
+        yield self._keyed("GET", "/api/v1/requests/{id}/proof", "proof", Proofs(ports).proof)
+
+    def _records(self) -> Iterator[Endpoint]:
+        """The URLs of what the ledger says in all, and of what changes the system."""
+        ports, limit_bytes = self._ports, self._body_limit_bytes
+        report, outcomes = Reports(ports), Outcomes(ports, limit_bytes)
+        shown, acted = published.Published(ports), control.Control(ports)
+        books, operating = Reconciliations(ports), Operations(ports, limit_bytes)
+        for path in reports.PATHS:
+            yield self._keyed("GET", path, path.rpartition("/")[2], report.report)
+        yield self._keyed("POST", "/api/v1/requests/{id}/outcome", "outcome", outcomes.one)
+        yield self._keyed("POST", "/api/v1/outcomes", "outcomes", outcomes.bulk)
+        matrix = CapabilityMatrix(ports)
+        yield self._keyed("GET", "/api/v1/capabilities", "capabilities", matrix.shown)
+        yield self._keyed("GET", published.POLICIES, "policies", shown.policies)
+        yield self._keyed("GET", published.RATE_TABLES, "rate_tables", shown.rate_tables)
+        yield self._keyed("GET", published.FLEET, "fleet", shown.fleet)
+        yield self._keyed("GET", "/api/v1/unknowns", "unknowns", Unknowns(ports).listed)
+        yield self._keyed("GET", control.EVALUATIONS, "slo_evaluations", acted.evaluations)
+        yield self._keyed("GET", control.ACTIONS, "actions", acted.actions)
+        yield self._keyed("GET", control.ROLLOUTS, "rollouts", acted.rollouts)
+        yield self._keyed("GET", control.DIAGNOSIS, "diagnosis", acted.diagnosis)
+        yield self._keyed("GET", RECONCILIATIONS, "reconciliations", books.listed)
+        yield self._keyed("GET", f"{RECONCILIATIONS}/{{id}}", "reconciliation", books.one)
+        yield self._keyed("GET", OPERATIONS, "operations", operating.listed)
+        yield self._keyed("POST", f"{OPERATIONS}/{{id}}", "operation", operating.perform)
+
+    def _protocol(self) -> Iterator[Endpoint]:
         """The URLs of the Open Inference Protocol, each of a model's also of a version of it."""
         served = Protocol(self._ports)
         yield self._keyed("GET", "/v2", "v2_server", served.server)
@@ -232,7 +240,7 @@ class Application:
             yield self._keyed("GET", path, f"v2_model{name}", served.model)
             yield self._keyed("GET", f"{path}/ready", f"v2_model_ready{name}", served.model_ready)
             for kind in (INFER, GENERATE, STREAM):
-                call = Generate(self._ports, body_limit_bytes, kind)
+                call = Generate(self._ports, self._body_limit_bytes, kind)
                 yield self._keyed("POST", f"{path}/{kind}", f"v2_{kind}{name}", call)
 
     async def _document(self, request: Request) -> Response:
