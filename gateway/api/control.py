@@ -43,7 +43,8 @@ PATHS: Final = (EVALUATIONS, ACTIONS, ROLLOUTS, DIAGNOSIS)
 EVALUATIONS_PARAMETERS: Final = ("slo", "limit")
 ACTIONS_PARAMETERS: Final = ("action", "subject", "actor", "before", "limit", "open")
 ROLLOUTS_PARAMETERS: Final = ("rollout",)
-LIMIT, LIMIT_MOST = 100, 1_000
+LIMIT, LIMITS = 100, range(1, 1_001)
+WRONG_LIMIT: Final = AskProblem(parameter="limit", detail=f"write 1 to {LIMITS[-1]}")
 
 Query = Mapping[str, Sequence[str]]
 Body = dict[str, Any]
@@ -83,8 +84,8 @@ def evaluations_body(connection: sqlite3.Connection, query: Query, now_us: int) 
     known = {one.slo_id for one in objectives.revisions(connection)}
     if problem is not None:
         return _wrong(problem)
-    if limit is None or not 0 < limit <= LIMIT_MOST:
-        return _wrong(AskProblem(parameter="limit", detail=f"write 1 to {LIMIT_MOST}"))
+    if limit is None or limit not in LIMITS:
+        return _wrong(WRONG_LIMIT)
     if slo_id not in known:
         return _wrong(AskProblem(parameter="slo", detail=f"there are {', '.join(sorted(known))}"))
     found = objectives.evaluations(connection, slo_id, limit=limit)
@@ -113,8 +114,8 @@ def actions_body(connection: sqlite3.Connection, query: Query, now_us: int) -> B
     limit, before = _number(query, "limit", LIMIT), _number(query, "before", 2**63 - 1)
     if problem is not None:
         return _wrong(problem)
-    if limit is None or not 0 < limit <= LIMIT_MOST:
-        return _wrong(AskProblem(parameter="limit", detail=f"write 1 to {LIMIT_MOST}"))
+    if limit is None or limit not in LIMITS:
+        return _wrong(WRONG_LIMIT)
     if before is None:
         detail = "write older_before of the page before"
         return _wrong(AskProblem(parameter="before", detail=detail))
