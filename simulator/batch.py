@@ -156,14 +156,9 @@ class SimulationResult:
         """Return when each of the job's tokens was emitted, in ps."""
         return token_times_ps(self.iterations, self.runs(index))
 
-    def inter_token_counts(self) -> tuple[Int64Array, Int64Array]:
-        """Return the exact distribution of inter-token gaps of all jobs as (gap ps, how often)."""
-        parts = [(np.empty(0, np.int64), np.empty(0, np.int64)), *self.inter_token_parts()]
-        gaps, weights = zip(*parts, strict=True)
-        return np.concatenate(gaps), np.concatenate(weights)
-
     def inter_token_parts(self) -> Iterator[tuple[Int64Array, Int64Array]]:
-        """Yield the same part by part: the gaps of a long run would take gigabytes at once."""
+        """Yield all jobs' inter-token gaps, as (gap ps, how often): at once, those of a long run
+        would take gigabytes."""
         counts = self.output_tokens.copy()
         split: list[tuple[int, int]] = []
         across: list[Int64Array] = []

@@ -117,11 +117,6 @@ class TimeModel:
             + (self.mixed_ps if prefill_tokens else 0)
         )
 
-    def decode_stretch(self, decodes: int, decode_context_sum: int) -> tuple[int, int]:
-        """Return (a, b) in ps: the first of some pure decode steps takes a, each next b more."""
-        first = self.iteration_ps(0, decodes, decode_context_sum, 0)
-        return first, self.per_context_token_ps * decodes
-
     def scaled(self, factor: int) -> "TimeModel":
         """Return the model with all times multiplied by a positive integer.
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from gateway import configuration as configured
 from gateway.book import Book
-from gateway.clock import VirtualClock
 from gateway.desk import Desk
 from gateway.journey import Journey
 from gateway.policy.values import CapacitySnapshot, Route
@@ -21,6 +20,7 @@ from gateway.runtime import enter_tenants
 from gateway.submission import Caller, Delta, Ended, Message, Refusal, Submission
 from ledger.reading import connect_read_only
 from ledger.store import Store
+from tests.gateway.clock import VirtualClock
 from tests.policy_factories import snapshot
 
 Step = Delta | Outcome | Exception

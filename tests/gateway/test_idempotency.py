@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gateway.clock import VirtualClock
 from gateway.idempotency import RETAINED_CHARS, RETAINED_US, Claimed, Claims, Conflict, Past
 from ledger.reading import reader
 from ledger.records import IdempotencyKey, Receipt, RouteDecision
 from ledger.rows import select
+from tests.gateway.clock import VirtualClock
 
 NOW_US = 1_800_000_000_000_000
 

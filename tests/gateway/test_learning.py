@@ -6,7 +6,6 @@ import contextlib
 import msgspec
 
 from gateway import configuration as configured
-from gateway.clock import VirtualClock
 from gateway.learning import Learner, observed_of
 from gateway.policy.learning import learn
 from gateway.policy.values import LearningRule, PredictionBucket, RoutePolicy
@@ -17,6 +16,7 @@ from ledger.queries.configuration import current_policy
 from ledger.rates import Usage
 from ledger.records import PredictionRevision
 from ledger.store import Store
+from tests.gateway.clock import VirtualClock
 from tests.gateway.scripted import START_US, ScriptedProvider, stage
 from tests.ledger.receipts import receipt
 from tests.server_fixtures import Fleet

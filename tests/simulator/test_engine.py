@@ -211,8 +211,7 @@ def test_the_distribution_of_inter_token_gaps_counts_every_gap_once(case: Case):
         for before, after in pairwise(times):
             expected[after - before] = expected.get(after - before, 0) + 1
     counted: dict[int, int] = {}
-    for gap, count in zip(
-        *(column.tolist() for column in result.inter_token_counts()), strict=True
-    ):
-        counted[gap] = counted.get(gap, 0) + count
+    for gaps, counts in result.inter_token_parts():
+        for gap, count in zip(gaps.tolist(), counts.tolist(), strict=True):
+            counted[gap] = counted.get(gap, 0) + count
     assert counted == expected

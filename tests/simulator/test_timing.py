@@ -49,7 +49,7 @@ def test_attention_pairs_count_what_each_token_of_a_chunk_looks_back_at(chunk: i
 def test_skipped_decode_steps_equal_single_ones_bit_for_bit(
     model: TimeModel, decodes: int, context: int, steps: int
 ):
-    a, b = model.decode_stretch(decodes, context)
+    a, b = model.iteration_ps(0, decodes, context, 0), model.per_context_token_ps * decodes
     single = sum(
         model.iteration_ps(0, decodes, context + decodes * step, 0) for step in range(steps)
     )

@@ -10,7 +10,6 @@ from gateway.api.application import Application, api_application
 from gateway.api.auth import ALL_SCOPES, KEY_RANDOM_BYTES, KeyRing, mint_key
 from gateway.api.http import CONNECTION
 from gateway.api.ports import Run
-from gateway.clock import VirtualClock
 from gateway.idempotency import Claims
 from gateway.operations.base import Refused
 from gateway.policy.values import TenantState
@@ -18,6 +17,7 @@ from gateway.submission import Delta, Ended, Filed, Refusal, Submission
 from ledger.reading import connect_read_only
 from ledger.store import LedgerUnavailable
 from tests.factories import NOW_US, receipt
+from tests.gateway.clock import VirtualClock
 
 BODY_LIMIT_BYTES = 10_000
 REQUEST_ID = "req_1k1efb08g00h7nem6ae199cdv2q"

@@ -9,11 +9,11 @@ from pydantic import TypeAdapter
 from gateway.api.responses_body import Asked, read_responses_body
 from gateway.api.responses_events import ResponsesForm
 from gateway.api.retained import RETAINED_CHARS, RETAINED_US, Retained
-from gateway.clock import VirtualClock
 from gateway.submission import Refusal
 from tests.factories import NOW_US
 from tests.gateway.api.client import REQUEST_ID, Client, Running, SmallGateway, ended, filed
 from tests.gateway.api.test_choices import CALLING
+from tests.gateway.clock import VirtualClock
 
 WHOLE, EVENT = TypeAdapter(Response), TypeAdapter(ResponseStreamEvent)
 ID = f"resp_{REQUEST_ID[4:]}"

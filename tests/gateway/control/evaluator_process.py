@@ -10,10 +10,10 @@ import django
 
 django.setup()
 
-from gateway.clock import VirtualClock  # noqa: E402 - Django first
 from gateway.operations import anywhere  # noqa: E402
 from gateway.operations.base import Actor, Done  # noqa: E402
 from gateway.operations.control import EvaluateSlos  # noqa: E402
+from tests.gateway.clock import VirtualClock  # noqa: E402 - Django first
 from tests.gateway.control.ledger_of import STEP_US, closed  # noqa: E402
 
 EVALUATOR = Actor(name="evaluator", role="operator", via="server")

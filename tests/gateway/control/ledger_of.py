@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Any
 
-from gateway.clock import VirtualClock
 from gateway.configuration import policy_in_force
 from gateway.operations import anywhere
 from gateway.operations.base import Actor, Done, Operation, Refused
@@ -12,6 +11,7 @@ from gateway.operations.control import EvaluateSlos
 from gateway.policy.values import RoutePolicy
 from ledger.records import ControlAction, Receipt, Record, RoutePolicyRecord
 from ledger.rows import record_of, select
+from tests.gateway.clock import VirtualClock
 from tests.ledger.receipts import receipt
 from tests.ledger.seeded import fill
 from tests.server_fixtures import Fleet

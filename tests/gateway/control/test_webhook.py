@@ -9,12 +9,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gateway.clock import VirtualClock
 from gateway.control.webhook import ATTEMPTS_LIMIT, Webhook
 from ledger.reading import connect_read_only
 from ledger.records import Notification
 from ledger.rows import record_of, select
 from tests import factories
+from tests.gateway.clock import VirtualClock
 
 SECRET = "shared"
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gateway.clock import VirtualClock
 from gateway.operations import anywhere
 from gateway.operations.base import Actor, Done, Operation, Refused
 from gateway.operations.reconciliation import Reconcile
@@ -19,6 +18,7 @@ from ledger.records import Record
 from ledger.rollups.projection import Rollups
 from ledger.store import Store
 from tests import factories
+from tests.gateway.clock import VirtualClock
 
 ANN = Actor(name="ann", role="operator", via="console")
 BOB = Actor(name="bob", role="operator", via="console")

@@ -8,7 +8,6 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from gateway.clock import VirtualClock
 from gateway.operations import planner as planning
 from gateway.operations.base import Actor, Done, Refused, Seen
 from gateway.operations.control import CorrectSlos, EvaluateSlos
@@ -21,6 +20,7 @@ from ledger.reading import connect_read_only
 from ledger.records import RECORDS, ControlAction, SloEvaluation
 from ledger.rollups.projection import Rollups
 from ledger.store import Store
+from tests.gateway.clock import VirtualClock
 from tests.gateway.control.ledger_of import NOW_US, closed, experiment_one, pour, rows
 from tests.server_fixtures import Fleet
 

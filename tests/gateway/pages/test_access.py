@@ -10,7 +10,6 @@ from django.test import Client
 from django.urls import NoReverseMatch, get_resolver, reverse
 
 from gateway.auth_roles import ROLES, role_of
-from gateway.clock import VirtualClock
 from gateway.management.commands.create_operator import make_operator
 from gateway.pages import login
 from gateway.pages.login_limits import (
@@ -21,6 +20,7 @@ from gateway.pages.login_limits import (
 )
 from gateway.pages.middleware import POLICY
 from gateway.pages.navigation import ENTRIES
+from tests.gateway.clock import VirtualClock
 from tests.gateway.pages.conftest import LogIn
 
 OPEN = {"login", "logout", "theme", "home"}

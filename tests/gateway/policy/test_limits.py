@@ -166,7 +166,7 @@ def test_of_candidates_whose_own_counts_are_too_much_the_one_that_came_closest_i
 BOTH_WAYS = pytest.mark.parametrize(("near", "far"), [("a", "b"), ("b", "a")])
 
 
-def refused_of(near, far, *, asked=None, **about):
+def refused_of(near, far, *, asked=None):
     """The rejection by two routes, each given with its state, in the order of their names."""
     rules = policy(*sorted((near[0], far[0]), key=_route_id))
     states = near[1], far[1]

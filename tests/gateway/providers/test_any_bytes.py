@@ -5,7 +5,6 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.clock import VirtualClock
 from gateway.providers.answer import Answer
 from gateway.providers.http_exchange import OPTIONAL, refused_parameters
 from gateway.providers.kserve_shapes import Reader
@@ -15,6 +14,7 @@ from gateway.providers.outcomes import Outcome
 from gateway.providers.said import Chunk, Done, Garbage, StreamError
 from gateway.providers.sse_reader import SseEvent, SseReader
 from ledger.usage import convention_of
+from tests.gateway.clock import VirtualClock
 from tests.gateway.providers.calls import call
 
 JUNK = st.recursive(

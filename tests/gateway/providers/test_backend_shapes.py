@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.clock import VirtualClock
 from gateway.providers.answer import Answer
 from gateway.providers.openai_shapes import read_event
 from gateway.providers.outcomes import Completed, Failed
 from gateway.providers.sse_reader import SseReader
 from ledger.rates import Usage
 from ledger.usage import convention_of
+from tests.gateway.clock import VirtualClock
 from tests.gateway.providers.calls import call
 
 STREAMS = Path(__file__).parent / "streams"

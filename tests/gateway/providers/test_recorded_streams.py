@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from gateway.clock import VirtualClock
 from gateway.providers.answer import Answer
 from gateway.providers.kserve_shapes import Reader
 from gateway.providers.openai_shapes import read_event
@@ -12,6 +11,7 @@ from gateway.providers.outcomes import Completed
 from gateway.providers.sse_reader import SseReader
 from ledger.rates import Usage
 from tests.faults.plan import CALL_PIECES, Plan, body_of, text_of
+from tests.gateway.clock import VirtualClock
 from tests.gateway.providers.calls import call
 
 STREAMS = {

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from gateway.clock import VirtualClock
 from gateway.policy.values import Priority
 from gateway.providers.outcomes import Cancelled, Completed, Outcome, Rejected
 from gateway.providers.simulated_queue import AGEING_PS
@@ -13,6 +12,7 @@ from gateway.providers.simulator import SimulatorProvider
 from gateway.submission import Delta
 from simulator.timing import PS_PER_US
 from tests import policy_factories as make
+from tests.gateway.clock import VirtualClock
 from tests.gateway.providers.calls import call
 from tests.gateway.providers.upstream import events_of
 
