@@ -13,6 +13,7 @@ import sys
 import termios
 from collections.abc import Callable
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 import uvicorn
 from django.conf import settings
@@ -135,10 +136,12 @@ class GuardedProtocol(HttpToolsProtocol):
         if head_bytes > HEAD_LIMIT_BYTES:
             self._hang_up("HEAD_TOO_LARGE", _HEAD_TOO_LARGE)
             raise ValueError("the head is over its limit")  # so that nothing more of it is parsed
-        hosts = [name for name, _ in self.headers].count(b"host")
+        hosts = [value for name, value in self.headers if name == b"host"]
         version = self.parser.get_http_version()
-        if hosts > 1 or version == "0.9" or (version == "1.1" and not hosts):
+        if len(hosts) > 1 or version == "0.9" or (version == "1.1" and not hosts):
             raise ValueError("it has no one host, or no version")  # a 400: RFC 9112, section 3.2
+        if hosts and self.url[:1] not in b"/*" and _host_of(self.url) != hosts[0].lower():
+            raise ValueError("its target names another host")  # a 400, too: it has two readings
         super().on_headers_complete()
         self._part, self._beside_bytes = "body", 0
         if 0 < len(self.pipeline) <= WAITING_LIMIT:
@@ -289,3 +292,8 @@ class GuardedProtocol(HttpToolsProtocol):
             if said and not self._amid_an_answer:
                 self.transport.write(said)
             self.transport.close()
+
+
+def _host_of(target: bytes) -> bytes:
+    """Return whom a request's target names that is no path."""
+    return urlsplit(target).netloc.lower()

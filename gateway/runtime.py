@@ -41,7 +41,7 @@ from gateway.quota import BUDGET_PERIODS, Quota
 from gateway.recovery import unknown_receipts
 from gateway.tenant_account import MINUTE_US
 from gateway.tokenizers import tokenizer
-from ledger.errors import write_fault_of
+from ledger.errors import WRITE_FAULTS, write_fault_of
 from ledger.queries import actions, holds
 from ledger.queries import configuration as stored
 from ledger.reading import READ_FAULTS, reader
@@ -217,7 +217,10 @@ class Runtime:
         """Return whether requests are taken, and each reason why not."""
         problems = list(self._problems.values())
         if "start" not in self._problems and not self.store.healthy:
-            problems.append(f"the ledger can't be written: {self.store.last_error}")
+            # Whoever asks needs no key: a path is told by the log and the console alone.
+            fault = self.store.fault or "CLOSED"
+            what_to_do = WRITE_FAULTS.get(fault, "restart the server")
+            problems.append(f"the ledger can't be written: {fault}; {what_to_do}")
         return not problems, tuple(problems)
 
     def state_now(self) -> live.Live:

@@ -109,6 +109,11 @@ class Store:
         return self._last_error
 
     @property
+    def fault(self) -> str | None:
+        """The code of what failed last, None when a later write went well."""
+        return None if self._last_error is None else self._fault
+
+    @property
     def queued_rows(self) -> int:
         return self._queued_rows
 
@@ -119,7 +124,7 @@ class Store:
             healthy=self.healthy,
             queued_rows=self._queued_rows,
             queue_limit_rows=QUEUE_LIMIT_ROWS,
-            fault=None if self._last_error is None else self._fault,
+            fault=self.fault,
             last_error=self._last_error,
             since_checkpoint_s=None if at_s is None else time.monotonic() - at_s,
         )

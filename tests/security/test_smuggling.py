@@ -49,6 +49,9 @@ TWO_READINGS = {
     "HTTP/2's preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "a tunnel": b"CONNECT elsewhere:80 HTTP/1.1\r\nhost: test\r\n\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(60),
+    "a target of another host": b"GET http://other/healthz HTTP/1.1\r\nhost: test\r\n\r\n",
+    "a target of a user": b"GET http://test@other/healthz HTTP/1.1\r\nhost: test\r\n\r\n",
+    "a target of another port": b"GET http://test:1/healthz HTTP/1.1\r\nhost: test\r\n\r\n",
     "two hosts": b"GET /healthz HTTP/1.1\r\nhost: test\r\nHost: other\r\n\r\n",
     "one host twice": b"GET /healthz HTTP/1.1\r\nhost: test\r\nhost: test\r\n\r\n",
     "two hosts of HTTP/1.0": b"GET /healthz HTTP/1.0\r\nhost: test\r\nhost: other\r\n\r\n",
@@ -80,6 +83,12 @@ def test_a_body_of_an_old_protocols_request_ends_the_connection(server: Server):
 def test_no_other_protocol_is_changed_to(server: Server, wanted: bytes):
     head = b"GET /healthz HTTP/1.1\r\nhost: test\r\nconnection: upgrade, close\r\n"
     assert statuses(server, head + b"upgrade: " + wanted + b"\r\n\r\n") == [200]
+
+
+def test_a_target_that_names_its_host_is_read(server: Server):
+    """RFC 9112, section 3.2.2: a server has to take the form that proxies get."""
+    asked = b"GET http://TEST/healthz HTTP/1.1\r\nhost: test\r\n\r\n"
+    assert statuses(server, asked + LAST) == [200, 200]
 
 
 def test_a_request_of_http_1_0_needs_no_host(server: Server):

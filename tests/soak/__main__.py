@@ -66,7 +66,7 @@ def main() -> int:
             )
         )  # fmt: skip
     print("\n".join(said(soaked)))
-    wrong = problems(soaked, memory=True)
+    wrong = problems(soaked)
     print("\n".join(f"FOUND {line}" for line in wrong) or "nothing found")
     return 1 if wrong else 0
 

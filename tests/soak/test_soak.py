@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.soak.judging import problems
+from tests.soak.judging import problems, said
 from tests.soak.real import ENDING, Soaked, for_exchanges, soak
 from tests.soak.virtual import hour
 from tests.soak.watch import Sample, slope_kib
@@ -26,7 +26,22 @@ def test_real_traffic_with_faults_loses_nothing_and_stays_within_bounds(ledger_t
         )
     )  # fmt: skip
     assert soaked.receipts > 60
-    assert problems(soaked, memory=False) == []
+    assert problems(soaked) == []
+
+
+def test_memory_is_judged_once_it_was_watched_for_minutes():
+    def soaked(seconds):
+        samples = [
+            Sample(
+                at_s=at, resident_kib=100_000 + int(10 * at), descriptors=9, log_bytes=0, requests=0
+            )
+            for at in (0.0, seconds / 2, seconds, seconds + 1)
+        ]
+        return Soaked(seed=1, exchanges=9, samples=samples)
+
+    assert problems(soaked(20.0)) == []
+    assert "too short to judge" in "\n".join(said(soaked(20.0)))
+    assert problems(soaked(600.0)) == ["memory grows by 6,000 KiB in ten minutes"]
 
 
 def test_memory_that_grows_is_told_from_memory_that_varies():
@@ -38,6 +53,3 @@ def test_memory_that_grows_is_told_from_memory_that_varies():
 
     assert slope_kib(samples([100, 102, 104, 106]), 600.0) == 1_200.0
     assert slope_kib(samples([100, 104, 100, 104, 100]), 600.0) == 0.0
-    grown = Soaked(seed=1, samples=[*samples([100, 110, 120]), *samples([120])])
-    assert problems(grown, memory=True) == ["memory grows by 6,000 KiB in ten minutes"]
-    assert problems(grown, memory=False) == []
