@@ -96,6 +96,7 @@ def test_a_failing_disk_is_said_got_over_and_costs_nothing_acknowledged(fleet: F
                 assert_turned_away(server)
             assert problems(server).startswith("503 ")
             assert f"the ledger can't be written: {code}" in problems(server)
+            assert str(fleet.ledger.parent) not in problems(server)  # anybody may ask
             # A page's connection doesn't take the console's log away: on a full disk the next one
             # couldn't make it, and the health page would be a fault of its own.
             visit(console)
