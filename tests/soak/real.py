@@ -22,6 +22,7 @@ SHARE = 0.7
 CACHE_KIB = 4_096  # of pages of the ledger, in place of 64 MiB: it is full after the warm-up
 CAPACITY_CLIENTS = 24
 AT_ONCE = 256  # exchanges under way; what is over it is not begun, and counted
+AT_ONCE_BEFORE = 384  # in the warm-up, at each fault: later peaks find room that the allocator kept
 FAULT_EVERY_S = 20.0
 FAULT_S = 2.0
 REST_LIMIT_S = 240.0  # an unknown's slot comes back a minute after its deadline
@@ -110,6 +111,7 @@ class Traffic:
         self._begun = time.monotonic()
         self._running: set[asyncio.Task[None]] = set()
         self._plans = deque(plans)
+        self._at_once = AT_ONCE
         self.seen = 0  # receipts that were told, and found in the ledger
 
     def clock_s(self) -> float:
@@ -118,6 +120,7 @@ class Traffic:
     async def run(self, enough: Enough, sample_s: float | None, tell) -> None:
         """Run until it is enough; with `sample_s` the server is watched at that distance."""
         begins, before = self.clock_s(), self._soaked.exchanges
+        self._at_once = AT_ONCE if sample_s is not None else AT_ONCE_BEFORE
         due = fault_due = sample_due = begins
         while not enough((now := self.clock_s()) - begins, self._soaked.exchanges - before):
             while due <= now:
@@ -126,8 +129,8 @@ class Traffic:
             if fault_due <= now:
                 fault_due = now + FAULT_EVERY_S
                 self._track(asyncio.create_task(self._fault()))
-                if sample_s is None:  # what the most at once need, the allocator keeps from here on
-                    for _ in range(AT_ONCE - len(self._running)):
+                if sample_s is None:
+                    for _ in range(self._at_once - len(self._running)):
                         self._begin()
             if sample_s is not None and sample_due <= now:
                 sample_due = now + sample_s
@@ -138,7 +141,7 @@ class Traffic:
         tell(f"{len(self._told.ids):,} requests after {self.clock_s():.0f} s")
 
     def _begin(self) -> None:
-        if len(self._running) >= AT_ONCE:
+        if len(self._running) >= self._at_once:
             self._soaked.not_begun += 1
             return
         self._soaked.exchanges += 1
