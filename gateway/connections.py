@@ -104,8 +104,10 @@ class GuardedProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._part == "head":
             self._head_bytes += len(data)
-        read = {"head": self._head_bytes, "body": self._beside_bytes}.get(self._part, 0)
-        if read > HEAD_LIMIT_BYTES:
+            over = self._head_bytes > HEAD_LIMIT_BYTES
+        else:
+            over = self._part == "body" and self._beside_bytes > HEAD_LIMIT_BYTES
+        if over:
             self._hang_up("HEAD_TOO_LARGE", _HEAD_TOO_LARGE)
         if self._waits is not None or self.transport.is_closing():
             return
@@ -220,7 +222,7 @@ class GuardedProtocol(HttpToolsProtocol):
         # 17 KB, waits for the collector, which seldom looks at what has lived for a while.
         self.pipeline.clear()
         self.cycle = self._answered = None  # type: ignore[assignment]  # as it is before the first
-        self.scope = {}  # type: ignore[typeddict-item]
+        self.scope = {}  # type: ignore[typeddict-item]  # no request is read here any more
         self._unset_keepalive_if_required()  # which uvicorn leaves at a reset
 
     def watch(self, gone: Callable[[], None] | None) -> None:

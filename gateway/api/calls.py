@@ -210,7 +210,7 @@ class Calls:
         return None
 
     def _pieces(
-        self, runs: Sequence[Run], *, once: bool = False, at_once: "AtOnce | None" = None
+        self, runs: Sequence[Run], *, once: bool = False, at_once: AtOnce | None = None
     ) -> AsyncGenerator[Pieces, None]:
         """Yields what arrives, each batch with its choice's index; `once`: for nobody else."""
         batches = self._ports.journey.batches
@@ -277,7 +277,7 @@ class Calls:
 
     async def _stream(
         self, request: Request, answering: Answering, pieces: AsyncIterator[Pieces],
-        watching: Watching, at_once: "AtOnce | None",
+        watching: Watching, at_once: AtOnce | None,
     ) -> Response | None:  # fmt: skip
         """Stream the answer. Headers leave with the first token, so that a failure before it
         still gets its own HTTP status; after it, it is an error event without [DONE] (DLV-5).
